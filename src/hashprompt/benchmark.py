@@ -1,0 +1,275 @@
+"""Runs: resolve the options, keep a run directory, learn a stream, give back a result."""
+
+import json
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from lightning.fabric import Fabric
+
+from hashprompt.backbone.weights import LoadedBackbone, load_backbone
+from hashprompt.data.streams import SUGGESTED, Stream, StreamOptions, load_stream
+from hashprompt.engine.checkpoint import write_json
+from hashprompt.engine.metrics import summarise
+from hashprompt.engine.runner import Runner
+from hashprompt.engine.seeding import seed_everything
+from hashprompt.engine.settings import RunOptions
+from hashprompt.errors import UserError
+from hashprompt.methods.base import Method, MethodConfig, find_method, presets
+from hashprompt.options import build, split_options, unknown
+from hashprompt.report.html import write_report
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A fully resolved run: nothing of it depends on presets or defaults any more."""
+
+    method: str
+    preset: str
+    stream: str
+    backbone: str
+    seed: int
+    method_config: MethodConfig
+    stream_options: StreamOptions
+    run_options: RunOptions
+
+    def options(self) -> dict[str, Any]:
+        groups = (self.method_config, self.stream_options, self.run_options)
+        return {k: v for group in groups for k, v in group.model_dump(mode="json").items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("method", "preset", "stream", "backbone", "seed")
+        return {"format": FORMAT, **{n: getattr(self, n) for n in names}, "options": self.options()}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished run found. `data` is the content of its `result.json`."""
+
+    folder: Path
+    data: dict[str, Any]
+
+    @property
+    def accuracy(self) -> list[list[float | None]]:
+        """accuracy[i][t]: percent on task i after learning task t."""
+        return self.data["accuracy"]
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """FAA, CAA, FM and BWT in percent."""
+        return self.data["metrics"]
+
+    def report(self) -> Path:
+        """Write `report.html` and its figures; returns the page."""
+        return write_report(self.folder)
+
+
+def plan(
+    method: str = "hash",
+    stream: str = "glyphs",
+    backbone: str = "nano",
+    seed: int = 0,
+    preset: str = "paper",
+    options: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Resolve options: defaults, then the preset, then what suits the stream, then the user's."""
+    config_type = find_method(method)[1]
+    known = presets(method)
+    if preset not in known:
+        raise UserError(unknown(f"preset of {method}", preset, known))
+    suited = {k: v for k, v in SUGGESTED.get(stream, {}).items() if k in config_type.model_fields}
+    own, cut, rest = split_options(options or {}, config_type, StreamOptions, RunOptions)
+    return Plan(
+        method,
+        preset,
+        stream,
+        backbone,
+        seed,
+        build(config_type, {**known[preset], **suited, **own}),
+        build(StreamOptions, cut),
+        build(RunOptions, rest),
+    )
+
+
+def run(
+    method: str = "hash",
+    stream: str = "glyphs",
+    backbone: str = "nano",
+    seed: int = 0,
+    preset: str = "paper",
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+    **options: Any,
+) -> Result:
+    """Train a method over a stream of tasks and evaluate it after each.
+
+    Args:
+        method, stream, backbone: names; see `hashprompt methods`, `streams` and `backbones`.
+        seed: of everything: class order, initial values, batches, augmentation.
+        preset: `paper` (faithful) or `best` (ours).
+        out: run directory; default `runs/METHOD-STREAM-SEED`.
+        overwrite: replace a run that is there already.
+        quiet: no progress.
+        **options: any option of the method, the stream or the run, e.g. ``top_k=3``.
+    """
+    planned = plan(method, stream, backbone, seed, preset, options)
+    name = f"{method}-{Path(stream).stem.removeprefix('npz:')}-{seed}"
+    folder = Path(out) if out is not None else Path("runs") / name
+    return execute(planned, folder, overwrite, quiet)
+
+
+def execute(planned: Plan, folder: Path, overwrite: bool = False, quiet: bool = False) -> Result:
+    """Run a plan in a new run directory."""
+    parts = _prepare(planned)  # before the directory: bad input must leave no trace
+    fabric = parts[-1]
+    if fabric.is_global_zero:
+        _make_folder(folder, overwrite)
+        write_json(folder / "config.json", {**planned.to_dict(), "protocol": parts[0]})
+    fabric.barrier()
+    return _carry_out(planned, folder, quiet, *parts)
+
+
+def resume(folder: str | Path, quiet: bool = False) -> Result:
+    """Go on with an interrupted run; it ends with the numbers of an undisturbed one."""
+    folder = Path(folder)
+    if (folder / "result.json").is_file():
+        return load_result(folder)
+    try:
+        stored = json.loads((folder / "config.json").read_text())
+        values = {k: stored[k] for k in ("method", "stream", "backbone", "seed", "options")}
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{folder} is not a run directory: no readable config.json in it.") from error
+    if stored.get("format", 0) > FORMAT:
+        raise UserError(f"{folder} was made by a newer hashprompt; update to resume it.")
+    planned = plan(**values)
+    planned = replace(planned, preset=stored["preset"])
+    parts = _prepare(planned)
+    for name, value in stored["protocol"].items():
+        if parts[0][name] != value:
+            raise UserError(
+                f"Cannot resume {folder}: {name} is {str(parts[0][name])[:60]} now and was "
+                f"{str(value)[:60]} when the run began. Restore the data or weights it began with."
+            )
+    return _carry_out(planned, folder, quiet, *parts)
+
+
+def load_result(folder: str | Path) -> Result:
+    """The result of a finished run."""
+    path = Path(folder) / "result.json"
+    try:
+        return Result(Path(folder), json.loads(path.read_text()))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"No finished run in {folder}. If it was interrupted: hashprompt resume {folder}"
+        ) from error
+
+
+def _prepare(
+    planned: Plan,
+) -> tuple[dict[str, Any], Stream, LoadedBackbone, Method, Fabric]:
+    """Everything that can fail on bad input, before anything is trained."""
+    stream = load_stream(planned.stream, planned.stream_options, planned.seed)
+    backbone = load_backbone(planned.backbone, planned.run_options.image_size)
+    method_type = find_method(planned.method)[0]
+    if stream.scenario not in method_type.info.scenarios:
+        raise UserError(f"{planned.method} cannot learn {stream.scenario}-incremental streams.")
+    seed_everything(planned.seed, "method")
+    method = method_type(planned.method_config, backbone.model)
+    protocol = {
+        "stream": stream.name,
+        "scenario": stream.scenario,
+        "fingerprint": stream.fingerprint,
+        "class_order": list(stream.class_order),
+        "class_names": list(stream.class_names),
+        "tasks": [list(task.classes) for task in stream.tasks],
+        "images": [[len(task.train), len(task.test)] for task in stream.tasks],
+        "weights_sha256": backbone.weights_sha256,
+        "image_size": backbone.preprocessing.image_size,
+        "transform": {
+            **json.loads(json.dumps(backbone.preprocessing.to_dict())),
+            "augment": planned.run_options.augment,
+            "center": planned.run_options.center,
+        },
+        "eval_batch_size": planned.run_options.eval_batch_size,
+        "precision": planned.run_options.precision,
+        "legacy": [],
+    }
+    return protocol, stream, backbone, method, _launch(planned.run_options)
+
+
+def _launch(options: RunOptions) -> Fabric:
+    try:
+        fabric = Fabric(
+            accelerator=options.device,
+            devices=options.devices,
+            precision=options.precision,
+            strategy="ddp" if options.devices > 1 else "auto",
+        )
+        fabric.launch()
+    except Exception as error:  # Lightning raises many types for hardware that is not there
+        raise UserError(
+            f"Cannot use device={options.device}, devices={options.devices}, precision="
+            f"{options.precision} here: {str(error).splitlines()[0]}"
+        ) from error
+    return fabric
+
+
+def _make_folder(folder: Path, overwrite: bool) -> None:
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            ours = (folder / "config.json").is_file()
+            if not overwrite or not ours:
+                what = "a run is there" if ours else "it exists and is not a run directory"
+                way = "`hashprompt resume` goes on with it, --overwrite replaces it"
+                raise UserError(
+                    f"Cannot use {folder}: {what}. {way if ours else 'Choose another --out'}."
+                )
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"Cannot create {folder}: {error.strerror}. Choose another --out."
+        ) from error
+
+
+def _carry_out(
+    planned: Plan,
+    folder: Path,
+    quiet: bool,
+    protocol: dict[str, Any],
+    stream: Stream,
+    backbone: LoadedBackbone,
+    method: Method,
+    fabric: Fabric,
+) -> Result:
+    runner = Runner(
+        method, stream, backbone, planned.run_options, fabric, folder, planned.seed, quiet
+    )
+    log = runner.run()
+    config = {k: v for k, v in planned.to_dict().items() if k != "format"}
+    data = {
+        "format": FORMAT,
+        "finished": True,
+        "config": config,
+        "protocol": protocol,
+        **log,
+        "metrics": summarise(log["accuracy"]),
+        "usage": method.usage(),
+        "parameters": method.sizes(),
+        "passes": dict(backbone.model.passes),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("hashprompt", "torch", "timm", "lightning")},
+        },
+    }
+    if fabric.is_global_zero:
+        write_json(folder / "result.json", data)
+    fabric.barrier()
+    return Result(folder, data)

@@ -1,0 +1,217 @@
+"""`hashprompt`: run, resume, report, compare, and lists of what there is."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from hashprompt import benchmark
+from hashprompt.backbone import available_backbones
+from hashprompt.data.streams import StreamOptions, available_streams
+from hashprompt.engine.checkpoint import write_atomically
+from hashprompt.engine.settings import RunOptions
+from hashprompt.errors import UserError
+from hashprompt.methods.base import METHODS, find_method, presets
+from hashprompt.options import Options
+from hashprompt.report.compare import compare as compare_runs
+from hashprompt.report.compare import compare_figure
+from hashprompt.report.html import write_report
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Image classifiers that keep learning: new classes arrive task by task, old images are "
+    "not kept.\n\nStart with `hashprompt run`: it trains Hash on an embedded stream of drawings "
+    "with an embedded vision transformer, in minutes, without any download.",
+)
+console = Console()
+errors = Console(stderr=True)
+
+
+@app.callback()
+def common(
+    debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
+) -> None:
+    """Options before the command."""
+
+
+@app.command()
+def run(
+    method: Annotated[str, typer.Option("--method", "-m", help="See `methods`.")] = "hash",
+    stream: Annotated[
+        str, typer.Option("--stream", "-s", help="See `streams`, or `npz:FILE`.")
+    ] = "glyphs",
+    backbone: Annotated[
+        str, typer.Option("--backbone", "-b", help="`nano`, a timm name, a file or `ARCH@FILE`.")
+    ] = "nano",
+    preset: Annotated[str, typer.Option(help="`paper` (faithful) or `best` (ours).")] = "paper",
+    seed: Annotated[int, typer.Option(help="Class order, initial values, batches: all chance.")] = 0,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="An option, may be repeated: `top_k=3`."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file with any of these settings and options.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace the run that is in `--out`.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Train a method over a stream of tasks and report.
+
+    Examples:
+
+    `hashprompt run` · Hash on the embedded glyphs
+
+    `hashprompt run -m hash --preset best --set epochs=5 --set top_k=3 --seed 1`
+
+    `hashprompt run -s npz:cifar.npz -b vit_tiny.safetensors --set image_size=112 --set tasks=5`
+
+    All options of a method: `hashprompt methods hash`.
+    """
+    given: dict[str, Any] = {
+        "method": method,
+        "stream": stream,
+        "backbone": backbone,
+        "preset": preset,
+        "seed": seed,
+    }
+    options = _read_config(config, given) if config else {}
+    options |= dict(_parse_setting(item) for item in set_ or [])
+    planned = benchmark.plan(**given, options=options)
+    name = f"{planned.method}-{Path(planned.stream.removeprefix('npz:')).stem}-{planned.seed}"
+    result = benchmark.execute(planned, out or Path("runs") / name, overwrite, quiet)
+    _show(result)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The run directory.")],
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Go on with an interrupted run. It ends with the same numbers as an undisturbed one."""
+    _show(benchmark.resume(folder, quiet))
+
+
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(help="A finished run.")]) -> None:
+    """Write `report.html` and the figures of a run anew."""
+    console.print(f"Report: {write_report(folder)}")
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="Finished runs.")],
+    allow_mixed: Annotated[
+        bool, typer.Option(help="Put runs with different protocols in one table, labelled.")
+    ] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Also write the table here.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Also draw accuracy over tasks here.")] = None,
+) -> None:
+    """One table of several runs; runs that differ in the seed alone become mean ± deviation."""
+    table = compare_runs(folders, allow_mixed)
+    console.print(table.to_rich())
+    if markdown:
+        write_atomically(markdown, table.to_markdown().encode())
+    if figure:
+        compare_figure(table).savefig(figure, dpi=120)
+
+
+@app.command()
+def methods(
+    name: Annotated[str | None, typer.Argument(help="Show all options of this method.")] = None,
+) -> None:
+    """List the methods, or all options of one."""
+    if name is None:
+        rows = {n: f"{m.info.summary} ({', '.join(presets(n))})" for n, (m, _) in METHODS.items()}
+        console.print(_listing("method", rows))
+        console.print("All options of one: hashprompt methods NAME")
+        return
+    config = find_method(name)[1]
+    for title, group in ((name, config), ("stream", StreamOptions), ("run", RunOptions)):
+        console.print(_options_table(title, group))
+    for preset, values in presets(name).items():
+        console.print(f"preset {preset}: {values or 'the defaults'}", highlight=False)
+
+
+@app.command()
+def streams() -> None:
+    """List the streams of tasks."""
+    console.print(_listing("stream", available_streams()))
+
+
+@app.command()
+def backbones() -> None:
+    """List the frozen vision transformers."""
+    console.print(_listing("backbone", available_backbones()))
+
+
+def _listing(kind: str, rows: dict[str, str]) -> Table:
+    table = Table(kind, "what it is", box=None, pad_edge=False)
+    for name, text in rows.items():
+        table.add_row(f"[bold]{name}[/bold]", text)
+    return table
+
+
+def _options_table(title: str, group: type[Options]) -> Table:
+    table = Table("option", "default", "meaning", title=f"{title} options", title_justify="left")
+    for name, field in group.model_fields.items():
+        table.add_row(name, str(field.default), field.description)
+    return table
+
+
+def _parse_setting(item: str) -> tuple[str, Any]:
+    name, separator, value = item.partition("=")
+    if not separator or not name:
+        raise UserError(f"`--set {item}`: expected KEY=VALUE, e.g. --set top_k=3.")
+    try:
+        return name.strip(), yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise UserError(f"`--set {item}`: the value cannot be read.") from error
+
+
+def _read_config(path: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Options of a YAML file. Its method, stream, … are put into `given`, unless given already."""
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise UserError(f"Cannot read {path} as YAML: {str(error).splitlines()[0]}.") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} must hold `name: value` lines, e.g. `method: hash`.")
+    standing = {"method": "hash", "stream": "glyphs", "backbone": "nano", "preset": "paper", "seed": 0}
+    for name, default in standing.items():
+        if name in values and given[name] == default:
+            given[name] = values[name]
+    return {k: v for k, v in values.items() if k not in standing}
+
+
+def _show(result: benchmark.Result) -> None:
+    """The table at the end of a run, and where to look further."""
+    table = Table("after task", "average", "new classes", "task inference", title="Accuracy, %")
+    for entry in result.data["after_task"]:
+        cells = [entry[k] for k in ("average", "new_classes", "task_inference")]
+        table.add_row(str(entry["task"] + 1), *("–" if c is None else f"{c:.2f}" for c in cells))
+    console.print(table)
+    metrics = (f"{k} {v:.2f}" for k, v in result.metrics.items() if v is not None)
+    console.print("  ".join(metrics), style="bold")
+    console.print(f"Report: {result.report()}", highlight=False)
+
+
+def main() -> None:
+    """Entry point: errors that the user can act on come without a traceback."""
+    try:
+        app()
+    except UserError as error:
+        if "--debug" in sys.argv:
+            raise
+        errors.print(f"[red]Error:[/red] {error}", highlight=False, markup=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        errors.print("Stopped at once. Go on from the last save with: hashprompt resume RUN")
+        sys.exit(130)

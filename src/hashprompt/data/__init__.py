@@ -1,0 +1,1 @@
+"""Images in, tasks out: tables, streams, transforms, feature cache and the embedded sources."""

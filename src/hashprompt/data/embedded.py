@@ -1,0 +1,98 @@
+"""Sources that need no download: drawn glyphs, and scikit-learn's scanned digits."""
+
+from dataclasses import replace
+
+import torch
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from torch.nn import functional as F
+
+from hashprompt.data.draw import Recipes, Style, draw, draw_recipes
+from hashprompt.data.tables import ImageTable, Source
+
+# Far from the seeds of pretraining: these categories are new to every published backbone.
+GLYPHS_SEED = 70_001
+DOMAINS_SEED = 70_002
+
+CLUTTERED = Style(
+    width=(0.4, 1.3),
+    scale=(0.5, 1.05),
+    rotation=30.0,
+    shear=0.3,
+    shift=0.25,
+    wobble=0.13,
+    contrast=(0.3, 0.9),
+    ground=0.3,
+    noise=0.08,
+    clutter=0.8,
+)
+CALM = Style(scale=(0.65, 1.0), rotation=20.0, clutter=0.0, ground=0.08, noise=0.03)
+DOMAINS = {
+    "ink": replace(CALM, width=(0.35, 0.55), tone="dark", contrast=(0.7, 0.95)),
+    "chalk": replace(CALM, width=(0.8, 1.2), tone="light", contrast=(0.5, 0.8), noise=0.12),
+    "patterned": replace(CALM, width=(1.0, 1.5), fill=0.35, ground=0.3),
+    "noisy": replace(CALM, width=(0.6, 1.0), contrast=(0.4, 0.7), noise=0.25),
+    "outline": replace(CALM, width=(1.2, 1.6), outline=True),
+}
+
+
+def glyphs() -> Source:
+    """60 drawn marks and shapes, cluttered and warped; ten tasks of six classes."""
+    recipes = draw_recipes(GLYPHS_SEED, marks=44, shapes=8, attractors=8)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(GLYPHS_SEED))
+    recipes = recipes.select(order)  # so that each task holds a bit of everything
+    return Source(
+        name="glyphs",
+        train=_drawn(recipes, 40, CLUTTERED, seed=GLYPHS_SEED + 100),
+        test=_drawn(recipes, 20, CLUTTERED, seed=GLYPHS_SEED + 200),
+        class_names=tuple(f"glyph-{index:02d}" for index in range(60)),
+        tasks=10,
+        flip=False,
+    )
+
+
+def glyphs_domains() -> Source:
+    """10 drawn marks in five ways of drawing; one task for each way."""
+    recipes = draw_recipes(DOMAINS_SEED, marks=10)
+    return Source(
+        name="glyphs_domains",
+        train=_drawn_in_all(recipes, 30, seed=DOMAINS_SEED + 100),
+        test=_drawn_in_all(recipes, 15, seed=DOMAINS_SEED + 200),
+        class_names=tuple(f"glyph-{index:02d}" for index in range(10)),
+        tasks=len(DOMAINS),
+        domain_names=tuple(DOMAINS),
+        flip=False,
+    )
+
+
+def digits() -> Source:
+    """scikit-learn's 1,797 scanned digits, enlarged from 8 to 32 pixels; five tasks of two."""
+    scans, numbers = load_digits(return_X_y=True)
+    small = torch.tensor(scans, dtype=torch.float32).view(-1, 1, 8, 8) / 16 * 255
+    large = F.interpolate(small, size=32, mode="bilinear").round().to(torch.uint8)
+    images, labels = large.repeat(1, 3, 1, 1), torch.tensor(numbers, dtype=torch.int64)
+    rows = torch.arange(len(labels))
+    train, test = train_test_split(rows.numpy(), test_size=0.3, stratify=numbers, random_state=0)
+    table = ImageTable(images, labels)
+    return Source(
+        name="digits",
+        train=table.select(torch.as_tensor(train)),
+        test=table.select(torch.as_tensor(test)),
+        class_names=tuple(str(digit) for digit in range(10)),
+        tasks=5,
+        flip=False,
+    )
+
+
+def _drawn(recipes: Recipes, each: int, style: Style, seed: int) -> ImageTable:
+    """`each` pictures of every recipe, in the order of the classes."""
+    labels = torch.arange(len(recipes)).repeat_interleave(each)
+    return ImageTable(draw(recipes, labels, torch.Generator().manual_seed(seed), style), labels)
+
+
+def _drawn_in_all(recipes: Recipes, each: int, seed: int) -> ImageTable:
+    """`each` pictures of every recipe in every style of `DOMAINS`."""
+    tables = [_drawn(recipes, each, style, seed + i) for i, style in enumerate(DOMAINS.values())]
+    images = torch.cat([table.images for table in tables])
+    labels = torch.cat([table.labels for table in tables])
+    return ImageTable(images, labels, torch.arange(len(tables)).repeat_interleave(len(tables[0])))

@@ -1,0 +1,1 @@
+"""Runs the phases of a method over a stream: devices, progress, checkpoints, evaluation."""

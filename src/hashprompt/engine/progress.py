@@ -1,0 +1,69 @@
+"""What the user sees while a run is going on."""
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+
+class RunProgress:
+    """Two bars: the tasks of the run, and the phase that is running. Silent when quiet."""
+
+    def __init__(self, tasks: int, quiet: bool) -> None:
+        self.quiet = quiet
+        self.console = Console(stderr=True, quiet=quiet)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("ETA"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[info]}"),
+            console=self.console,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self._run = self._bars.add_task("tasks", total=tasks, info="")
+        self._phase = self._bars.add_task("", total=None, info="", visible=False)
+        self._started = time.monotonic()
+
+    def __enter__(self) -> "RunProgress":
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def tasks_done(self, count: int) -> None:
+        self._bars.update(self._run, completed=count)
+
+    def phase(self, task: int, name: str, steps: int, done: int = 0) -> None:
+        """A phase starts (or goes on at step `done`)."""
+        self._started = time.monotonic()
+        self._bars.reset(self._phase, total=steps or None, completed=done, visible=True)
+        self._bars.update(self._phase, description=f"task {task + 1} · {name}", info="")
+
+    def step(self, done: int, images: int, epoch: str = "", loss: float | None = None) -> None:
+        """`done` steps of the phase are over; `images` went through since it started."""
+        rate = images / max(time.monotonic() - self._started, 1e-9)
+        told = [f"epoch {epoch}"] if epoch else []
+        told += [f"loss {loss:.3f}"] if loss is not None else []
+        told += [f"{rate:,.0f} images/s"]
+        self._bars.update(self._phase, completed=done, info=" · ".join(told))
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self.console.print(text, highlight=False)

@@ -1,0 +1,439 @@
+"""The one trainer: takes a method through a stream, and can be killed at any moment."""
+
+import json
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor
+
+from hashprompt.backbone.weights import LoadedBackbone
+from hashprompt.data.cache import cached, tensor_hash
+from hashprompt.data.streams import Stream, TaskData
+from hashprompt.data.tables import ImageTable
+from hashprompt.data.transforms import Views
+from hashprompt.engine.checkpoint import Checkpoints
+from hashprompt.engine.metrics import average_after
+from hashprompt.engine.progress import RunProgress
+from hashprompt.engine.seeding import seed_everything
+from hashprompt.engine.settings import RunOptions
+from hashprompt.errors import UserError
+from hashprompt.methods.base import Batch, Method, Phase, Prediction
+from hashprompt.parts.growing import load_grown
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "sgd": lambda groups: torch.optim.SGD(groups, momentum=0.9),
+}
+
+
+class Interrupted(UserError):
+    """The user asked to stop; the state is saved."""
+
+
+class CurrentTask:
+    """The task in hand, as a method may see it: no old images, no test images."""
+
+    def __init__(self, runner: "Runner", data: TaskData) -> None:
+        self._runner, self._data = runner, data
+        self.index, self.classes = data.index, data.classes
+        self.labels = data.train.labels.to(runner.fabric.device)
+
+    def features(self) -> Tensor:
+        return self._runner.plain_features(self._data.train)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        return self._runner.map_clean(self._data.train, function)
+
+
+class Runner:
+    """Learns the tasks of a stream in order and evaluates after each.
+
+    Everything that decides the numbers (position, parameters, optimiser, results so far) is in
+    the checkpoint; all chance is derived from the seed and the position.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        stream: Stream,
+        backbone: LoadedBackbone,
+        options: RunOptions,
+        fabric: Fabric,
+        folder: Path,
+        seed: int,
+        quiet: bool = False,
+    ) -> None:
+        self.method, self.stream, self.backbone = method, stream, backbone
+        self.options, self.fabric, self.seed = options, fabric, seed
+        self.views = Views(
+            backbone.preprocessing, options.augment, options.area, stream.flip, options.center
+        )
+        self.checkpoints = Checkpoints(folder / "checkpoints")
+        self.tasks = (merged(stream),) if method.info.joint else stream.tasks
+        self.progress = RunProgress(len(self.tasks), quiet or not fabric.is_global_zero)
+        # Where the run stands: the next thing to do is step `step` of epoch `epoch` of `phase`.
+        self.position = {"task": 0, "phase": -1, "epoch": 0, "step": 0}
+        count = len(stream.tasks)
+        self.log: dict[str, Any] = {
+            "accuracy": [[None] * count for _ in range(count)],
+            "after_task": [],
+            "diagnostics": [],
+            "timings": [],
+        }
+        self._saved_at = time.monotonic()
+        self._stop = False
+        backbone.model.to(fabric.device)
+        method.to(fabric.device)
+
+    # The run. ------------------------------------------------------------------------------
+
+    def run(self) -> dict[str, Any]:
+        """Learn from where the checkpoint stands to the end; returns the log."""
+        optimizer_state = self._restore()
+        with self.progress, self._interruptible():
+            for index in range(self.position["task"], len(self.tasks)):
+                self._learn(self.tasks[index], optimizer_state)
+                optimizer_state = {}
+                self.progress.tasks_done(index + 1)
+        return self.log
+
+    def _learn(self, data: TaskData, optimizer_state: dict[str, Tensor]) -> None:
+        task = CurrentTask(self, data)
+        self.progress.tasks_done(data.index)
+        if self.position["phase"] < 0:
+            seed_everything(self.seed, data.index, "begin")
+            self.method.begin_task(task)
+            self.method.to(self.fabric.device)
+            self._advance(data.index, 0)
+        phases = self.method.phases(task)
+        for number in range(self.position["phase"], len(phases)):
+            phase, started = phases[number], time.monotonic()
+            seed_everything(self.seed, data.index, phase.name)
+            if phase.work is not None:
+                self.progress.phase(data.index, phase.name, 0)
+                phase.work()
+                images = len(data.train)
+            else:
+                images = self._train(phase, data, optimizer_state)
+            optimizer_state = {}
+            self._time(data.index, phase.name, started, images)
+            self._advance(data.index, number + 1)
+        started = time.monotonic()
+        self.method.end_task(task)
+        tested = self._evaluate(data.index)
+        self._time(data.index, "evaluate", started, tested)
+        self.log["diagnostics"].append({"task": data.index, **self.method.diagnostics()})
+        self._advance(data.index + 1, -1)
+
+    def _time(self, task: int, phase: str, started: float, images: int) -> None:
+        seconds = round(time.monotonic() - started, 3)
+        known = [e for e in self.log["timings"] if (e["task"], e["phase"]) == (task, phase)]
+        if known:  # the part of the phase before an interruption
+            known[0]["seconds"] += seconds
+            known[0]["images"] += images
+        else:
+            entry = {"task": task, "phase": phase, "seconds": seconds, "images": images}
+            self.log["timings"].append(entry)
+
+    # Training. -----------------------------------------------------------------------------
+
+    def _train(self, phase: Phase, data: TaskData, optimizer_state: dict[str, Tensor]) -> int:
+        """Run a training phase from the current position; returns the images of this call."""
+        bare = OPTIMIZERS[phase.optimizer](phase.groups)
+        _load_optimizer(bare, optimizer_state)
+        rates = [group["lr"] for group in phase.groups]
+        optimizer = self.fabric.setup_optimizers(bare)
+        position, images = self.position, 0
+        for epoch in range(position["epoch"], phase.epochs):
+            factor = learning_rate_factor(phase.schedule, epoch, phase.epochs)
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate * factor
+            steps, batches = self._batches(phase, data, epoch)
+            if not images:
+                done = epoch * steps + position["step"]
+                self.progress.phase(data.index, phase.name, phase.epochs * steps, done)
+            for step, batch in batches:
+                loss = self._step(phase, batch, optimizer)
+                images += len(batch.labels) * self.fabric.world_size
+                position.update(epoch=epoch, step=step + 1)
+                done = epoch * steps + step + 1
+                self.progress.step(done, images, f"{epoch + 1}/{phase.epochs}", loss)
+                self._save_if_due(optimizer)
+            position.update(epoch=epoch + 1, step=0)
+        return images
+
+    def _batches(
+        self, phase: Phase, data: TaskData, epoch: int
+    ) -> tuple[int, Iterator[tuple[int, Batch]]]:
+        """How many steps an epoch has, and its batches from the current position on."""
+        where = (self.seed, data.index, phase.name, epoch)
+        seed_everything(*where)
+        if phase.draw is not None:
+            drawn = phase.draw()
+            return len(drawn), self._from(where, len(drawn), drawn.__getitem__)
+        order = torch.randperm(len(data.train)).split(phase.batch_size)
+        features = self.plain_features(data.train) if phase.view == "features" else None
+
+        def make(step: int) -> Batch:
+            rows = self._own_share(order[step])
+            labels = data.train.labels[rows].to(self.fabric.device)
+            if features is not None:
+                return Batch(features[rows.to(features.device)], labels)
+            images = data.train.images[rows].to(self.fabric.device)
+            view = self.views.train if phase.view == "train" else self.views.clean
+            return Batch(view(images), labels)
+
+        return len(order), self._from(where, len(order), make)
+
+    def _from(
+        self, where: tuple[int | str, ...], steps: int, make: Callable[[int], Batch]
+    ) -> Iterator[tuple[int, Batch]]:
+        for step in range(self.position["step"], steps):
+            # Augmentation and anything random in the step follow from the position alone.
+            seed_everything(*where, step, self.fabric.global_rank)
+            yield step, make(step)
+
+    def _step(self, phase: Phase, batch: Batch, optimizer: Any) -> float:
+        assert phase.step is not None
+        optimizer.zero_grad()
+        with self.fabric.autocast():
+            losses = phase.step(batch)
+        loss = torch.stack(list(losses.values())).sum()
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            self._stop_for_nan(phase, losses, optimizer)
+        if loss.requires_grad:
+            self.fabric.backward(loss)
+            parameters = [p for g in optimizer.param_groups for p in g["params"]]
+            self._average_gradients(parameters)
+            self.method.before_update(phase)
+            if phase.clip is not None:
+                self.fabric.clip_gradients(self.method, optimizer, max_norm=phase.clip)
+            optimizer.step()
+            self.method.after_update(phase)
+        return value
+
+    def _average_gradients(self, parameters: list[Tensor]) -> None:
+        """Many devices: each saw its share of the batch. Prompts are small, so this is cheap."""
+        if self.fabric.world_size > 1:
+            for parameter in parameters:
+                if parameter.grad is not None:
+                    parameter.grad.copy_(self.fabric.all_reduce(parameter.grad, reduce_op="mean"))
+
+    def _own_share(self, rows: Tensor) -> Tensor:
+        world, rank = self.fabric.world_size, self.fabric.global_rank
+        return rows[rank::world] if len(rows) >= world else rows
+
+    def _stop_for_nan(self, phase: Phase, losses: dict[str, Tensor], optimizer: Any) -> None:
+        self._save(optimizer)
+        told = ", ".join(f"{name}={float(value.detach()):g}" for name, value in losses.items())
+        at = self.position
+        raise UserError(
+            f"The loss is not finite ({told}) in task {at['task'] + 1}, phase {phase.name}, epoch "
+            f"{at['epoch'] + 1}, step {at['step'] + 1}. The state before this step is saved in "
+            f"{self.checkpoints.folder}. Try a smaller lr, precision=32 or clip=1."
+        )
+
+    # Passes without gradients. -------------------------------------------------------------
+
+    def plain_features(self, table: ImageTable) -> Tensor:
+        """Un-prompted features (N, D) of the clean view: computed once ever, kept on disk."""
+        view = json.dumps([self.views.to_dict(), self.options.precision])
+        key = tensor_hash(self.backbone.weights_sha256, view, table.images)
+        made = cached("features", key, lambda: {"x": self.map_clean(table, self.backbone.model)})
+        return made["x"].to(self.fabric.device)
+
+    @torch.no_grad()
+    def map_clean(self, table: ImageTable, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """`function` over the clean view, in batches shared among the devices; (N, …) float."""
+        size = self.options.eval_batch_size
+        outputs = []
+        for number, rows in enumerate(torch.arange(len(table)).split(size)):
+            self._check_stop()
+            if number % self.fabric.world_size == self.fabric.global_rank:
+                images = self.views.clean(table.images[rows].to(self.fabric.device))
+                with self.fabric.autocast():
+                    outputs.append(function(images).float())
+        return self._gather(outputs, -(-len(table) // size), len(table))
+
+    def _gather(self, own: list[Tensor], batches: int, count: int) -> Tensor:
+        """All batches in order, when each device did every world-size-th one."""
+        world = self.fabric.world_size
+        if world == 1:
+            return torch.cat(own)
+        size = self.options.eval_batch_size
+        shape = self.fabric.broadcast(tuple(own[0].shape[1:]) if own else None)
+        whole = torch.zeros(-(-batches // world), size, *shape, device=self.fabric.device)
+        for number, output in enumerate(own):
+            whole[number, : len(output)] = output
+        shared = self.fabric.all_gather(whole)  # (world, batches per device, size, …)
+        return shared.transpose(0, 1).flatten(0, 2)[:count]
+
+    def _evaluate(self, learned: int) -> int:
+        """Test on every task learned so far; returns the number of test images."""
+        self.method.eval()
+        tasks = self.stream.tasks if self.method.info.joint else self.stream.tasks[: learned + 1]
+        column = len(self.stream.tasks) - 1 if self.method.info.joint else learned
+        self.progress.phase(learned, "evaluate", len(tasks))
+        counts = {"images": 0, "first_guess": 0, "task": 0}
+        asked = {"first_guess": False, "task": False}
+        for done, task in enumerate(tasks):
+            right = 0
+            for prediction, labels in self._predictions(task.test):
+                right += int((prediction.logits.argmax(1) == labels).sum())
+                for name, truth in (("first_guess", labels), ("task", task.index)):
+                    guess = getattr(prediction, name)
+                    if guess is not None:
+                        asked[name] = True
+                        counts[name] += int((guess == truth).sum())
+            counts["images"] += len(task.test)
+            self.log["accuracy"][task.index][column] = 100 * right / len(task.test)
+            self.progress.step(done + 1, counts["images"])
+        share = {n: 100 * counts[n] / counts["images"] if asked[n] else None for n in asked}
+        entry = {
+            "task": column,
+            "average": average_after(self.log["accuracy"], column),
+            "new_classes": self.log["accuracy"][column][column],
+            "tii_accuracy": share["first_guess"],
+            "task_inference": share["task"],
+        }
+        self.log["after_task"].append(entry)
+        told = f"task {column + 1}/{len(self.stream.tasks)}: average {entry['average']:.2f} %"
+        if not self.method.info.joint:
+            told += f", new classes {entry['new_classes']:.2f} %"
+        if share["task"] is not None:
+            told += f", task inference {share['task']:.1f} %"
+        self.progress.say(told)
+        self.method.train()
+        return counts["images"]
+
+    @torch.no_grad()
+    def _predictions(self, table: ImageTable) -> Iterator[tuple[Prediction, Tensor]]:
+        """Predictions of a test set with its labels, a batch at a time (on every device all)."""
+        plain = self.plain_features(table)
+        for rows in torch.arange(len(table)).split(self.options.eval_batch_size):
+            self._check_stop()
+            images = self.views.clean(table.images[rows].to(self.fabric.device))
+            with self.fabric.autocast():
+                prediction = self.method.predict(images, plain[rows.to(plain.device)])
+            yield prediction, table.labels[rows].to(self.fabric.device)
+
+    # Saving and resuming. ------------------------------------------------------------------
+
+    def _advance(self, task: int, phase: int) -> None:
+        """A phase is over: stand at the start of the next one, on disk too."""
+        self.position.update(task=task, phase=phase, epoch=0, step=0)
+        self._save(None)
+        self._check_stop()
+
+    def _save_if_due(self, optimizer: Any) -> None:
+        # The first device's clock decides for all: they must save together.
+        seconds = 60 * self.options.checkpoint_minutes
+        due = self._stop or time.monotonic() - self._saved_at >= seconds
+        if self.fabric.world_size > 1:
+            due = self.fabric.broadcast(due)
+        if due:
+            self._save(optimizer)
+            self._check_stop()
+
+    def _save(self, optimizer: Any) -> None:
+        self._sum_accumulators()
+        if self.fabric.is_global_zero:
+            tensors = {f"method/{k}": v for k, v in self.method.state_dict().items()}
+            if optimizer is not None:
+                tensors |= _optimizer_tensors(optimizer.state_dict())
+            passes = dict(self.backbone.model.passes)
+            state = {"position": self.position, "log": self.log, "passes": passes}
+            self.checkpoints.save(tensors, state)
+        self._saved_at = time.monotonic()
+
+    def _sum_accumulators(self) -> None:
+        """Many devices: what each counted goes to the first one."""
+        if self.fabric.world_size > 1:
+            for counted in self.method.accumulators():
+                total = self.fabric.all_reduce(counted.clone(), reduce_op="sum")
+                counted.copy_(total if self.fabric.is_global_zero else torch.zeros_like(total))
+
+    def _restore(self) -> dict[str, Tensor]:
+        """Take up the newest whole checkpoint; returns the optimiser's part of it."""
+        loaded = self.checkpoints.load()
+        if loaded is None:
+            return {}
+        tensors, state = loaded
+        self.position, self.log = state["position"], state["log"]
+        self.backbone.model.passes.update(state["passes"])
+        own = {k.removeprefix("method/"): v for k, v in tensors.items() if k.startswith("method/")}
+        load_grown(self.method, own)
+        if not self.fabric.is_global_zero:
+            for counted in self.method.accumulators():
+                counted.zero_()
+        return {k: v for k, v in tensors.items() if k.startswith("optimizer/")}
+
+    def _check_stop(self) -> None:
+        if self._stop:
+            raise Interrupted(
+                "Stopped on request; the state is saved. Go on with: "
+                f"hashprompt resume {self.checkpoints.folder.parent}"
+            )
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM finish the step and save; a second Ctrl-C stops at once."""
+
+        def ask_to_stop(number: int, frame: object) -> None:
+            self._stop = True
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        try:
+            before = {s: signal.signal(s, ask_to_stop) for s in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not the main thread: whoever runs us handles signals
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def merged(stream: Stream) -> TaskData:
+    """All tasks as one, for a joint run."""
+    tables = [task.train for task in stream.tasks]
+    train = ImageTable(
+        torch.cat([table.images for table in tables]), torch.cat([table.labels for table in tables])
+    )
+    classes = tuple(sorted({c for task in stream.tasks for c in task.classes}))
+    return TaskData(0, classes, train, train)
+
+
+def learning_rate_factor(schedule: str, epoch: int, epochs: int) -> float:
+    """The rate of an epoch over the initial rate."""
+    if schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
+    if schedule == "step":
+        return 0.1 ** (epoch // 30)
+    return 1.0
+
+
+def _optimizer_tensors(state: dict[str, Any]) -> dict[str, Tensor]:
+    return {
+        f"optimizer/{index}/{name}": value
+        for index, entries in state["state"].items()
+        for name, value in entries.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        _, index, name = key.split("/")
+        state.setdefault(int(index), {})[name] = value
+    if state:
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

@@ -1,0 +1,172 @@
+"""The contract every method meets, and the registry of methods."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import torch
+import yaml
+from pydantic import Field
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone
+from hashprompt.errors import UserError
+from hashprompt.options import Options, unknown
+
+
+class Batch(NamedTuple):
+    """Training input: images (B, 3, S, S) or features (B, D), with labels (B,)."""
+
+    inputs: Tensor
+    labels: Tensor
+
+
+class Prediction(NamedTuple):
+    """What a method says about images."""
+
+    logits: Tensor  # (B, C) over the classes seen so far
+    task: Tensor | None = None  # (B,) inferred task
+    first_guess: Tensor | None = None  # (B,) class that task inference would answer
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One stage of learning a task. With `work` it is a computation, else it trains.
+
+    The engine builds the optimiser, feeds batches, saves and resumes; a phase only says what.
+    """
+
+    name: str
+    work: Callable[[], None] | None = None
+    step: Callable[[Batch], dict[str, Tensor]] | None = None  # named losses, summed
+    groups: list[dict[str, Any]] = field(default_factory=list)  # {"params": [...], "lr": ...}
+    epochs: int = 0
+    batch_size: int = 0
+    view: Literal["train", "clean", "features"] = "train"
+    draw: Callable[[], list[Batch]] | None = None  # the batches of an epoch, instead of a view
+    optimizer: Literal["adam", "sgd"] = "adam"
+    schedule: Literal["constant", "cosine", "step"] = "constant"
+    clip: float | None = None
+
+
+class TaskView(Protocol):
+    """What a method may see of the current task; there is no way to old or test images."""
+
+    index: int
+    classes: tuple[int, ...]
+    labels: Tensor  # (N,) of the training images
+
+    def features(self) -> Tensor:
+        """Plain features (N, D) of the clean view, cached on disk."""
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """`function` over the clean view in batches, without gradients, joined to (N, …)."""
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """What a user should know before choosing a method."""
+
+    title: str
+    summary: str
+    scenarios: tuple[str, ...] = ("class", "domain")
+    joint: bool = False  # trained on all tasks at once
+    batch_invariant: bool = True
+
+
+class MethodConfig(Options):
+    """Options every method has."""
+
+    batch_size: int = Field(128, ge=1, description="images per step")
+
+
+class Method(nn.Module):
+    """A continual learner. All its state is in parameters and registered buffers."""
+
+    info: ClassVar[MethodInfo]
+    backbone: Backbone
+
+    def __init__(self, config: MethodConfig, backbone: Backbone) -> None:
+        super().__init__()
+        # Not a submodule: the frozen ViT is no part of what a method saves.
+        self.__dict__["backbone"] = backbone
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def begin_task(self, task: TaskView) -> None:
+        """Grow for the new classes, take snapshots."""
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        """How to learn the task. Called again on resume: it must not change any state."""
+        raise NotImplementedError
+
+    def end_task(self, task: TaskView) -> None:
+        """After the last phase, before evaluation."""
+
+    def before_update(self, phase: Phase) -> None:
+        """After the backward pass, before clipping and the optimiser's step."""
+
+    def after_update(self, phase: Phase) -> None:
+        """After the optimiser's step."""
+
+    def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
+        """Classify images, whatever task they come from.
+
+        Args:
+            images: (B, 3, S, S) clean view.
+            plain: (B, D) their plain features, when they are known already.
+        """
+        raise NotImplementedError
+
+    def accumulators(self) -> list[Tensor]:
+        """Buffers that add up over training images; many devices sum theirs."""
+        return []
+
+    def diagnostics(self) -> dict[str, float]:
+        """Averages over the training of the current task, for the log."""
+        return {}
+
+    def usage(self) -> list[list[int]] | None:
+        """Activations of each expert while each task was trained, (T, N)."""
+        return None
+
+    def sizes(self) -> dict[str, int]:
+        """Stored numbers by kind: prompts, routers, head, tii, statistics."""
+        raise NotImplementedError
+
+
+METHODS: dict[str, tuple[type[Method], type[MethodConfig]]] = {}
+
+
+def register(name: str, config: type[MethodConfig]) -> Callable[[type[Method]], type[Method]]:
+    """Class decorator: `@register("hash", HashConfig)`."""
+
+    def add(method: type[Method]) -> type[Method]:
+        METHODS[name] = (method, config)
+        return method
+
+    return add
+
+
+def find_method(name: str) -> tuple[type[Method], type[MethodConfig]]:
+    """A registered method and its option group."""
+    if name not in METHODS:
+        raise UserError(f"{unknown('method', name, METHODS)} See `hashprompt methods`.")
+    return METHODS[name]
+
+
+def presets(method: str) -> dict[str, dict[str, Any]]:
+    """Named sets of options of a method, from `presets.yaml`."""
+    table = yaml.safe_load((files("hashprompt.methods") / "presets.yaml").read_text())
+    return table.get(method, {"paper": {}})
+
+
+def parameter_count(*modules: nn.Module | Tensor) -> int:
+    """Numbers held in parameters (of modules) or in tensors."""
+    return sum(
+        m.numel() if isinstance(m, Tensor) else sum(p.numel() for p in m.parameters())
+        for m in modules
+    )

@@ -1,0 +1,20 @@
+"""The reference without prompts: plain features, class Gaussians and a head aligned on them."""
+
+from torch import Tensor
+
+from hashprompt.methods.base import MethodInfo, Prediction, register
+from hashprompt.methods.pipeline import HeadsConfig, Pipeline
+
+
+@register("gaussian-head", HeadsConfig)
+class GaussianHead(Pipeline):
+    """The pipeline with nothing injected: what a prompt method must beat."""
+
+    info = MethodInfo("Gaussian head", "plain features and class Gaussians, no prompts at all")
+
+    def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
+        plain = self.backbone(images) if plain is None else plain
+        task, guess = self.infer_task(plain)
+        if self.config.align == "sgd":
+            return Prediction(self.head(plain), task, guess)
+        return Prediction(self._plain_classes(plain), task, guess)

@@ -1,0 +1,246 @@
+"""Hash: history-aware prompt sharing (arXiv 2601.20894).
+
+A pool of prompts shared by all tasks, one router per task that picks and mixes two of them for
+each image, and a modulator with a memory: experts that earlier tasks used most get a routing
+penalty (HDR) and smaller updates (HGM).
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.errors import UserError
+from hashprompt.methods.base import Batch, MethodInfo, Phase, TaskView, register
+from hashprompt.methods.pipeline import PromptConfig, PromptPipeline
+from hashprompt.parts import history as usage
+from hashprompt.parts.growing import grow_buffer
+from hashprompt.parts.pool import PromptPool
+from hashprompt.parts.router import RouterInit, Routers, Routing, choose
+
+
+class HashConfig(PromptConfig):
+    """Options of Hash; the defaults are the recommended reading of the paper."""
+
+    layers: tuple[int, ...] = Field((1, 2, 3, 4), description="prompted blocks, 1 is the first")
+    experts: int = Field(15, ge=1, description="N_r, prompts in the pool")
+    prompt_length: int = Field(15, ge=1, description="L_p, length of a prompt")
+    len_mode: Literal["per_half", "total"] = Field(
+        "per_half", description="L_p keys and L_p values, or L_p in total for both"
+    )
+    top_k: int = Field(2, ge=1, description="k, experts mixed per image")
+    mixing: Literal["softmax", "uniform"] = Field("softmax", description="weights α of the chosen")
+    router_scope: Literal["global", "layer"] = Field(
+        "global", description="one routing decision per image, or one per prompted block"
+    )
+    router_init: RouterInit = Field("uniform", description="a fresh router: U(±1), U(±1/√d), …")
+    router_next: Literal["copy", "fresh"] = Field(
+        "copy", description="the router of a new task starts as a copy of the last one, or fresh"
+    )
+    hdr: bool = Field(True, description="history-aware dynamic routing: the penalty")
+    penalty: usage.Penalty = Field("stepwise", description="ψ, form of the routing penalty")
+    delta: float = Field(0.4, ge=0, description="δ, size of the routing penalty")
+    penalty_on: Literal["score", "select"] = Field(
+        "score", description="the penalty enters choice and weights, or the choice alone"
+    )
+    infer_penalty: Literal["task", "none", "current"] = Field(
+        "task", description="penalty at test: the one the task was trained with, none, today's"
+    )
+    hgm: bool = Field(True, description="history-aware gradient modulation: smaller updates")
+    modulation: usage.Modulation = Field("piecewise", description="γ, form of the update factor")
+    alpha: float = Field(0.1, gt=0, le=1, description="α, update factor of protected experts")
+    beta: float = Field(1.0, gt=0, description="β of the smooth update factors")
+    hgm_mode: Literal["update", "grad", "sgd"] = Field(
+        "update",
+        description="scale the optimiser's update; or the gradient (Adam undoes it); or the "
+        "gradient with plain SGD",
+    )
+    protected: int = Field(2, ge=1, description="k_A, size of A_t, the most used experts")
+    history: Literal["task", "step"] = Field(
+        "task", description="A_t fixed while a task is trained, or live"
+    )
+    history_scale: Literal["normalised", "raw"] = Field(
+        "normalised", description="counts with mean 1, or as they are, in smooth ψ and γ"
+    )
+    mask_inactive: bool = Field(
+        False, description="experts that no image of the batch chose do not move at all"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "HashConfig":
+        if self.top_k > self.experts or self.protected > self.experts:
+            raise ValueError(
+                f"top_k={self.top_k} and protected={self.protected} must not exceed "
+                f"experts={self.experts}"
+            )
+        if self.len_mode == "total" and self.prompt_length < 2:
+            raise ValueError("len_mode=total halves the prompt: prompt_length must be at least 2")
+        return self
+
+
+@register("hash", HashConfig)
+class Hash(PromptPipeline):
+    """Shared prompt pool, task routers, history-aware modulation."""
+
+    info = MethodInfo("Hash", "shared prompt pool, one router per task, history-aware modulation")
+    config: HashConfig
+
+    def __init__(self, config: HashConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        if not all(1 <= layer <= backbone.depth for layer in config.layers):
+            raise UserError(f"layers={config.layers}: this backbone has blocks 1–{backbone.depth}.")
+        blocks = [layer - 1 for layer in config.layers]
+        length = config.prompt_length // (1 if config.len_mode == "per_half" else 2)
+        decisions = 1 if config.router_scope == "global" else len(blocks)
+        self.pool = PromptPool(config.experts, blocks, length, backbone.dim)
+        self.routers = Routers(backbone.dim, config.experts, decisions, config.router_init)
+        self.history = usage.UsageHistory(decisions, config.experts)
+        self.register_buffer("penalties", torch.zeros(0, decisions, config.experts))
+        self.register_buffer("meter", torch.zeros(6, dtype=torch.float64))
+        self.penalties: Tensor  # (T, S, N) b_t, what each task was trained with
+        self.meter: Tensor  # sums over training images, see diagnostics()
+        self._routing: list[Routing] = []  # decisions of the last forward pass
+        self._before: Tensor | None = None  # prompts before the optimiser's step
+
+    def begin_task(self, task: TaskView) -> None:
+        super().begin_task(task)
+        self.routers.add(copy_last=self.config.router_next == "copy")
+        grow_buffer(self, "penalties", self._penalty()[None])
+        self.meter.zero_()
+
+    def end_task(self, task: TaskView) -> None:
+        super().end_task(task)
+        if self.config.history == "step":
+            self.penalties[task.index] = self._penalty()
+        self.history.commit()
+
+    # Routing. ------------------------------------------------------------------------------
+
+    def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
+        self._routing = []
+        if self.config.router_scope == "global":
+            return Injection(prefix=self.pool.mix(self._route(tokens, task, 0).weights))
+
+        def at(position: int, entering: Tensor) -> Tensor:
+            weights = self._route(entering, task, position).weights
+            return self.pool.mix_at(position, weights[:, 0])
+
+        positions = enumerate(self.pool.layers)
+        return Injection(prefix={layer: (lambda x, i=i: at(i, x)) for i, layer in positions})
+
+    def _route(self, tokens: Tensor, task: Tensor | None, decision: int) -> Routing:
+        """Choose and weight the experts of each image.
+
+        Args:
+            tokens: (B, N, D) embedded patches (or the tokens that enter a block).
+            task: (B,) router of each image, None for the current one.
+            decision: which of the S decisions.
+        """
+        scores = self.routers.scores(tokens, task, decision)[:, None]
+        penalty = self._penalty_for(task)[..., decision : decision + 1, :]
+        config = self.config
+        routing = choose(scores, penalty, config.top_k, config.penalty_on, config.mixing)
+        self._routing.append(routing)
+        return routing
+
+    def _penalty(self) -> Tensor:
+        """ψ(H) as of now, (S, N)."""
+        counts = self.history.counts(live=self.config.history == "step")
+        if not self.config.hdr:
+            return torch.zeros_like(counts, dtype=torch.float32)
+        config, raw = self.config, self.config.history_scale == "raw"
+        return usage.penalty(counts, config.penalty, config.delta, config.protected, raw)
+
+    def _penalty_for(self, task: Tensor | None) -> Tensor:
+        """Penalty of a pass: (S, N) in training, (B, S, N) at test."""
+        if task is None:
+            return self._penalty() if self.config.history == "step" else self.penalties[-1]
+        if self.config.infer_penalty == "task":
+            return self.penalties[task]
+        today = self._penalty() * (self.config.infer_penalty == "current")
+        return today.expand(len(task), -1, -1)
+
+    # Training. -----------------------------------------------------------------------------
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        return [self.pool.prompts, self.routers.current]
+
+    def prompt_phases(self, task: TaskView) -> list[Phase]:
+        (phase,) = super().prompt_phases(task)
+        if self.config.hgm_mode == "sgd":
+            return [Phase(**{**vars(phase), "optimizer": "sgd"})]
+        return [phase]
+
+    def _wtp_step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
+        losses = super()._wtp_step(batch, task)
+        chosen = torch.cat([r.chosen for r in self._routing], dim=1)
+        self._measure(losses)
+        self.history.record(chosen)
+        return losses
+
+    def update_factor(self) -> Tensor:
+        """γ of every expert as of now, (N, S)."""
+        config = self.config
+        counts = self.history.counts(live=config.history == "step")
+        factor = torch.ones_like(counts, dtype=torch.float32)
+        if config.hgm:
+            raw = config.history_scale == "raw"
+            form = (config.modulation, config.alpha, config.beta, config.protected)
+            factor = usage.update_factor(counts, *form, raw)
+        if config.mask_inactive:
+            active = torch.cat([r.weights for r in self._routing], dim=1).sum(0) > 0
+            factor = factor * active
+        return factor.T
+
+    def before_update(self, phase: Phase) -> None:
+        prompts = self.pool.prompts
+        if phase.name != "wtp" or prompts.grad is None:
+            return
+        if self.config.hgm_mode == "update":
+            self._before = prompts.detach().clone()
+        else:
+            prompts.grad *= self.update_factor()[..., None, None, None]
+
+    def after_update(self, phase: Phase) -> None:
+        # Adam's step does not depend on the size of the gradient, so γ must scale the step.
+        if self._before is not None:
+            factor = self.update_factor()[..., None, None, None]
+            self.pool.prompts.data = self._before + factor * (self.pool.prompts.data - self._before)
+            self._before = None
+
+    # What the run reports. -----------------------------------------------------------------
+
+    @torch.no_grad()
+    def _measure(self, losses: dict[str, Tensor]) -> None:
+        scores = torch.cat([r.scores for r in self._routing], dim=1)
+        weights = torch.cat([r.weights for r in self._routing], dim=1)
+        counts = self.history.counts(live=self.config.history == "step")
+        chosen = torch.cat([r.chosen for r in self._routing], dim=1)
+        mask = usage.protected(counts, self.config.protected).expand(len(chosen), -1, -1)
+        means = [
+            torch.special.entr(weights).sum(-1).mean(),
+            scores.std(-1).mean(),
+            mask.gather(-1, chosen).float().mean(),
+            losses["ce"],
+            losses.get("contrastive", torch.zeros(())),
+        ]
+        size = len(scores)
+        one = torch.ones((), device=scores.device)
+        self.meter += size * torch.stack([m.to(scores.device) for m in [one, *means]]).double()
+
+    def accumulators(self) -> list[Tensor]:
+        return [self.history.pending, self.meter]
+
+    def diagnostics(self) -> dict[str, float]:
+        names = ("routing_entropy", "score_std", "share_protected", "loss", "contrastive")
+        count, *sums = self.meter.tolist()
+        return {name: value / max(count, 1) for name, value in zip(names, sums, strict=True)}
+
+    def usage(self) -> list[list[int]]:
+        return self.history.by_task.sum(1).tolist()
+
+    def sizes(self) -> dict[str, int]:
+        routers = self.routers.tasks * self.routers.current.numel()
+        return {**super().sizes(), "prompts": self.pool.prompts.numel(), "routers": routers}

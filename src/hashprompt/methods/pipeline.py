@@ -1,0 +1,299 @@
+"""The HiDe-Prompt pipeline: task-identity inference, prompts, statistics, aligned head.
+
+Learning a task: (1) TII, on plain features; (2) WTP, the prompts and the head; (3) Gaussians of
+the prompted features; (4) TAP, aligning the head of all classes with pseudo-features. A method of
+this family only says how it makes its prompts.
+"""
+
+from functools import cache
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import (
+    Batch,
+    Method,
+    MethodConfig,
+    Phase,
+    Prediction,
+    TaskView,
+    parameter_count,
+)
+from hashprompt.parts.cells import Cells
+from hashprompt.parts.contrastive import contrastive_identity, contrastive_paper
+from hashprompt.parts.discriminant import Discriminant
+from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler, Storage
+from hashprompt.parts.heads import GrowingLinear, TaskIdentityHead, masked_cross_entropy
+
+
+class HeadsConfig(MethodConfig):
+    """Statistics and the two classifiers that live on them."""
+
+    statistics: Storage = Field("covariance", description="what is kept of each class")
+    rank: int = Field(16, ge=1, description="directions of low-rank statistics")
+    centroids: int = Field(10, ge=1, description="centres of multi-centroid statistics")
+    tii: Literal["sgd", "discriminant"] = Field(
+        "sgd", description="task inference: trained head, or read off the Gaussians"
+    )
+    tii_target: Literal["class", "task"] = Field(
+        "class", description="what task inference predicts; a class is mapped to its task"
+    )
+    tii_epochs: int = Field(20, ge=0, description="epochs of the task-inference head")
+    tii_lr: float = Field(5e-4, gt=0, description="its rate, times batch_size/256")
+    tii_align_lr: float = Field(0.005, gt=0, description="rate of its alignment, · batch_size/256")
+    align: Literal["sgd", "discriminant"] = Field(
+        "sgd", description="final head: TAP-trained, or read off the Gaussians"
+    )
+    align_epochs: int = Field(30, ge=0, description="epochs of both alignments")
+    align_lr: float = Field(0.005, gt=0, description="rate of the final head's alignment")
+    align_samples: int | None = Field(
+        None, ge=1, description="pseudo-features per class and epoch; default 5·batch_size"
+    )
+    voters: tuple[Literal["head", "plain"], ...] = Field(
+        (), description="classifiers whose log-probabilities are added to the final one: the "
+        "trained head, the discriminant of plain features"
+    )
+    shrinkage: float = Field(0.05, ge=0, le=1, description="a: a class's own covariance in Σ'")
+    ridge: float = Field(0.01, gt=0, description="diagonal added to Σ', share of its mean")
+
+
+class PromptConfig(HeadsConfig):
+    """Training of prompts and head (WTP)."""
+
+    epochs: int = Field(50, ge=1, description="epochs of prompts and head on each task")
+    lr: float = Field(0.03, gt=0, description="rate of the prompts, times batch_size/256")
+    head_lr_scale: float = Field(0.1, gt=0, description="rate of the head over that of prompts")
+    schedule: Literal["constant", "cosine", "step"] = Field(
+        "step", description="`step` divides the rate by ten every 30 epochs"
+    )
+    clip: float | None = Field(1.0, gt=0, description="largest gradient norm")
+    layers: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="prompted blocks, 1 is the first")
+    contrastive: float = Field(0.1, ge=0, description="λ, weight of the contrastive term")
+    contrastive_form: Literal["identity", "paper"] = Field(
+        "identity", description="bounded form of the public code, or the formula as printed"
+    )
+    temperature: float = Field(0.8, gt=0, description="τ of the contrastive term")
+
+
+class Pipeline(Method):
+    """Everything of the pipeline but the prompts themselves."""
+
+    config: HeadsConfig
+
+    def __init__(self, config: HeadsConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        self.config = config
+        dim = backbone.dim
+        storage = (dim, config.statistics, config.rank, config.centroids)
+        self.cells = Cells()
+        self.head = GrowingLinear(dim)
+        self.plain_stats = ClassGaussians(*storage)
+        self.prompted_stats = ClassGaussians(*storage)
+        if config.tii == "sgd":
+            self.tii = TaskIdentityHead(dim)
+        self._discriminants: dict[str, Discriminant] = {}  # derived, so never saved
+
+    # What a member of the family adds. -----------------------------------------------------
+
+    def prompted(self, images: Tensor, task: Tensor | None) -> Tensor:
+        """Features (B, D) of images under the prompts of each image's task (B,).
+
+        With `task` None the images are training images of the current task.
+        """
+        raise NotImplementedError
+
+    def prompt_phases(self, task: TaskView) -> list[Phase]:
+        """How the prompts of a task are trained."""
+        return []
+
+    # The pipeline. -------------------------------------------------------------------------
+
+    def begin_task(self, task: TaskView) -> None:
+        self.cells.add(task.index, task.classes)
+        self.cells.to(self.device)
+        self.head.grow(self.cells.classes)
+        if self.config.tii == "sgd":
+            per_task = self.config.tii_target == "task"
+            self.tii.head.grow(task.index + 1 if per_task else len(self.cells.task))
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        config, first = self.config, task.index == 0
+        rate = config.batch_size / 256
+        phases = [Phase("tii-statistics", work=lambda: self._describe(task, self.plain_stats))]
+        if config.tii == "sgd" and config.tii_epochs:
+            group = {"params": list(self.tii.parameters()), "lr": config.tii_lr * rate}
+            phases.append(
+                Phase(
+                    "tii",
+                    step=lambda batch: self._tii_step(batch, task),
+                    groups=[group],
+                    epochs=config.tii_epochs,
+                    batch_size=config.batch_size,
+                    view="features",
+                )
+            )
+            if not first:
+                rate = config.tii_align_lr * rate
+                phases.append(self._alignment("tii-align", self.tii, self.plain_stats, rate))
+        phases += self.prompt_phases(task)
+        phases.append(Phase("statistics", work=lambda: self._describe(task, self.prompted_stats)))
+        if not first and (config.align == "sgd" or "head" in config.voters):
+            phases.append(self._alignment("tap", self.head, self.prompted_stats, config.align_lr))
+        return phases
+
+    def end_task(self, task: TaskView) -> None:
+        self._discriminants = {}
+
+    def _describe(self, task: TaskView, stats: ClassGaussians) -> None:
+        """Append the Gaussian of every class of the task."""
+        plain = stats is self.plain_stats or type(self).prompted is Pipeline.prompted
+        features = task.features() if plain else task.map(lambda x: self.prompted(x, None))
+        for label in task.classes:
+            rows = features[task.labels == label]
+            stats.add(rows.to(self.device))
+
+    def _tii_step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
+        logits = self.tii(batch.inputs)
+        if self.config.tii_target == "task":
+            target = torch.full_like(batch.labels, task.index)
+            return {"tii": F.cross_entropy(logits, target)}
+        allowed = self.cells.task == task.index
+        return {"tii": masked_cross_entropy(logits, self.cells.of(batch.labels, task.index), allowed)}
+
+    def _alignment(self, name: str, head: nn.Module, stats: ClassGaussians, lr: float) -> Phase:
+        """TAP (and its TII twin): cross-entropy over all seen classes on pseudo-features."""
+        config = self.config
+        is_tii = name != "tap"
+        default = config.batch_size if is_tii else 5 * config.batch_size
+        samples = config.align_samples or default
+        target = self.cells.label
+        if is_tii:
+            target = self.cells.task if config.tii_target == "task" else torch.arange(
+                len(self.cells.label), device=self.device
+            )
+
+        @cache  # the factors serve all epochs; made on first use, when the statistics are there
+        def sampler() -> GaussianSampler:
+            return stats.sampler()
+
+        def draw() -> list[Batch]:
+            features, cells = sampler().draw(samples)
+            order = torch.randperm(len(cells), device=features.device)
+            # As many batches as there are old classes, of `samples` rows (not the whole draw).
+            count = int((self.cells.task < self.cells.task.max()).sum())
+            rows = order[: count * samples].split(samples)
+            return [Batch(features[r], target[cells[r]]) for r in rows]
+
+        return Phase(
+            name,
+            step=lambda batch: {name: F.cross_entropy(head(batch.inputs), batch.labels)},
+            groups=[{"params": list(head.parameters()), "lr": lr}],
+            epochs=config.align_epochs,
+            draw=draw,
+            optimizer="sgd",
+            schedule="cosine",
+        )
+
+    # Prediction. ---------------------------------------------------------------------------
+
+    def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
+        plain = self.backbone(images) if plain is None else plain
+        task, guess = self.infer_task(plain)
+        features = self.prompted(images, task)
+        if self.config.align == "sgd":
+            logits = self.head(features)
+        else:
+            logits = self.cells.to_classes(self.discriminant("prompted").scores(features))
+        for voter in self.config.voters:
+            own = self.head(features) if voter == "head" else self._plain_classes(plain)
+            logits = logits.log_softmax(1) + own.log_softmax(1)
+        return Prediction(logits, task, guess)
+
+    def _plain_classes(self, plain: Tensor) -> Tensor:
+        return self.cells.to_classes(self.discriminant("plain").scores(plain))
+
+    def infer_task(self, plain: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The task of each image (B,) from its plain feature (B, D), and the class behind it."""
+        if self.config.tii == "sgd":
+            scores = self.tii(plain)
+            if self.config.tii_target == "task":
+                return scores.argmax(1), None
+        else:
+            scores = self.discriminant("plain").scores(plain)
+        cell = scores.argmax(1)
+        return self.cells.task[cell], self.cells.label[cell]
+
+    def discriminant(self, which: Literal["plain", "prompted"]) -> Discriminant:
+        """The classifier read off the Gaussians, made on first use after a change."""
+        if which not in self._discriminants:
+            stats = self.plain_stats if which == "plain" else self.prompted_stats
+            self._discriminants[which] = Discriminant(
+                stats.means, stats.covariances(), self.config.shrinkage, self.config.ridge
+            )
+        return self._discriminants[which]
+
+    def sizes(self) -> dict[str, int]:
+        stats = [*self.plain_stats.buffers(), *self.prompted_stats.buffers()]
+        return {
+            "prompts": 0,
+            "routers": 0,
+            "head": parameter_count(self.head),
+            "tii": parameter_count(self.tii) if self.config.tii == "sgd" else 0,
+            "statistics": parameter_count(*stats),
+        }
+
+
+class PromptPipeline(Pipeline):
+    """The pipeline with prompts that are trained with the head on each task."""
+
+    config: PromptConfig
+
+    def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
+        """The prompts of embedded images (B, N, D); `task` as in :meth:`prompted`."""
+        raise NotImplementedError
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        """What is trained at the prompts' rate."""
+        raise NotImplementedError
+
+    def prompted(self, images: Tensor, task: Tensor | None) -> Tensor:
+        tokens = self.backbone.embed(images)
+        return self.backbone.encode(tokens, self.inject(tokens, task))
+
+    def prompt_phases(self, task: TaskView) -> list[Phase]:
+        config = self.config
+        lr = config.lr * config.batch_size / 256
+        return [
+            Phase(
+                "wtp",
+                step=lambda batch: self._wtp_step(batch, task),
+                groups=[
+                    {"params": self.prompt_parameters(), "lr": lr},
+                    {"params": list(self.head.parameters()), "lr": lr * config.head_lr_scale},
+                ],
+                epochs=config.epochs,
+                batch_size=config.batch_size,
+                schedule=config.schedule,
+                clip=config.clip,
+            )
+        ]
+
+    def _wtp_step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
+        """Eq. 15: cross-entropy over the task's classes + λ · contrastive term."""
+        features = self.prompted(batch.inputs, None)
+        allowed = torch.zeros(self.cells.classes, dtype=torch.bool, device=features.device)
+        allowed[list(task.classes)] = True
+        losses = {"ce": masked_cross_entropy(self.head(features), batch.labels, allowed)}
+        if self.config.contrastive:
+            identity = self.config.contrastive_form == "identity"
+            form = contrastive_identity if identity else contrastive_paper
+            old_labels = self.cells.label[: len(self.prompted_stats)]
+            same = batch.labels[:, None] == old_labels
+            means = self.prompted_stats.means
+            term = form(features, means, same, self.config.temperature)
+            losses["contrastive"] = self.config.contrastive * term
+        return losses

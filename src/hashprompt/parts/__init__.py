@@ -1,0 +1,1 @@
+"""Building blocks that methods share: pool, routers, history, statistics, heads, losses."""

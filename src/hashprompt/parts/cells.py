@@ -1,0 +1,38 @@
+"""Which (task, class) pairs have been learned, in the order they came."""
+
+import torch
+from torch import Tensor, nn
+
+from hashprompt.parts.growing import grow_buffer
+
+
+class Cells(nn.Module):
+    """M cells: the task and the class of each. One cell per class in class-incremental streams."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("task", torch.zeros(0, dtype=torch.int64))
+        self.register_buffer("label", torch.zeros(0, dtype=torch.int64))
+        self.task: Tensor
+        self.label: Tensor
+
+    def add(self, task: int, classes: tuple[int, ...]) -> None:
+        grow_buffer(self, "task", torch.full((len(classes),), task))
+        grow_buffer(self, "label", torch.tensor(classes))
+
+    @property
+    def classes(self) -> int:
+        """Number of classes seen."""
+        return int(self.label.max()) + 1 if len(self.label) else 0
+
+    def of(self, labels: Tensor, task: int) -> Tensor:
+        """Cells (B,) of images of one task, from their labels (B,)."""
+        lookup = torch.zeros(self.classes, dtype=torch.int64, device=labels.device)
+        own = (self.task == task).nonzero()[:, 0]
+        lookup[self.label[own]] = own
+        return lookup[labels]
+
+    def to_classes(self, cell_scores: Tensor) -> Tensor:
+        """Log scores of cells (B, M) -> of classes (B, C): the best cell speaks for its class."""
+        out = cell_scores.new_full((len(cell_scores), self.classes), -torch.inf)
+        return out.scatter_reduce(1, self.label.expand_as(cell_scores), cell_scores, "amax")

@@ -1,0 +1,56 @@
+"""Classifiers that grow: the linear head and the task-identity network."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hashprompt.parts.growing import grow_parameter
+
+
+class GrowingLinear(nn.Module):
+    """A linear layer whose outputs are added as classes arrive.
+
+    Args:
+        dim: D, input width.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(0, dim))
+        self.bias = nn.Parameter(torch.zeros(0))
+
+    def grow(self, outputs: int) -> None:
+        """Grow to `outputs` rows; rows that exist are kept (never fewer)."""
+        new = max(0, outputs - len(self.bias))
+        rows = nn.init.trunc_normal_(torch.empty(new, self.weight.shape[1]), std=0.02)
+        grow_parameter(self, "weight", rows)
+        grow_parameter(self, "bias", torch.zeros(new))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, D) -> (B, C)."""
+        return F.linear(features, self.weight, self.bias)
+
+
+class TaskIdentityHead(nn.Module):
+    """ω: residual MLP (D → 2D → D, GELU) with a norm, then a linear layer over cells or tasks."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(dim, 2 * dim), nn.GELU(), nn.Linear(2 * dim, dim))
+        self.norm = nn.LayerNorm(dim)
+        self.head = GrowingLinear(dim)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Plain features (B, D) -> logits (B, cells)."""
+        return self.head(self.norm(features + self.mlp(features)))
+
+
+def masked_cross_entropy(logits: Tensor, labels: Tensor, allowed: Tensor) -> Tensor:
+    """Cross-entropy in which only some outputs take part, so that the others get no gradient.
+
+    Args:
+        logits: (B, C).
+        labels: (B,), all of them allowed.
+        allowed: (C,) bool.
+    """
+    return F.cross_entropy(logits.masked_fill(~allowed, -torch.inf), labels)

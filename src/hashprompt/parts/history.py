@@ -1,0 +1,73 @@
+"""How often each expert was used, and what follows from it: penalties and update factors."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from hashprompt.parts.growing import grow_buffer
+
+Penalty = Literal["stepwise", "logarithmic", "polynomial"]
+Modulation = Literal["piecewise", "inverse", "exponential"]
+
+
+class UsageHistory(nn.Module):
+    """Activation counts H, by task and in total.
+
+    Args:
+        decisions: S, routing decisions per image.
+        experts: N.
+    """
+
+    def __init__(self, decisions: int, experts: int) -> None:
+        super().__init__()
+        self.register_buffer("pending", torch.zeros(decisions, experts, dtype=torch.int64))
+        self.register_buffer("by_task", torch.zeros(0, decisions, experts, dtype=torch.int64))
+        self.pending: Tensor  # (S, N) counts of the task being trained
+        self.by_task: Tensor  # (T, S, N) counts of finished tasks
+
+    def record(self, chosen: Tensor) -> None:
+        """Count the chosen experts (B, S, k) of a training batch."""
+        for decision, ids in enumerate(chosen.unbind(1)):
+            self.pending[decision] += torch.bincount(ids.flatten(), minlength=self.pending.shape[1])
+
+    def commit(self) -> None:
+        """The task is over: its counts join the history."""
+        grow_buffer(self, "by_task", self.pending[None])
+        self.pending = torch.zeros_like(self.pending)
+
+    def counts(self, live: bool = False) -> Tensor:
+        """H (S, N); `live` adds the counts of the running task."""
+        total = self.by_task.sum(0)
+        return total + self.pending if live else total
+
+
+def protected(counts: Tensor, size: int) -> Tensor:
+    """A_t: mask (S, N) of the `size` most used experts; empty while there is no history."""
+    top = counts.topk(size, dim=-1).indices
+    mask = torch.zeros_like(counts, dtype=torch.bool).scatter(-1, top, True)
+    return mask & (counts > 0)
+
+
+def relative(counts: Tensor, raw: bool) -> Tensor:
+    """h: counts with mean 1 over the experts, or as they are. Raw counts saturate every ψ, γ."""
+    h = counts.float()
+    return h if raw else h * h.shape[-1] / h.sum(-1, keepdim=True).clamp(min=1)
+
+
+def penalty(counts: Tensor, kind: Penalty, delta: float, size: int, raw: bool = False) -> Tensor:
+    """ψ(H), (S, N): what is taken off the routing scores of used experts (Eq. 7 and 8)."""
+    if kind == "stepwise":
+        return delta * protected(counts, size)
+    h = relative(counts, raw)
+    return delta * (h.log1p() if kind == "logarithmic" else h**1.5)
+
+
+def update_factor(
+    counts: Tensor, kind: Modulation, alpha: float, beta: float, size: int, raw: bool = False
+) -> Tensor:
+    """γ(H), (S, N) in (0, 1]: how far used experts may still move (Eq. 9 and 10)."""
+    if kind == "piecewise":
+        return torch.where(protected(counts, size), alpha, 1.0)
+    h = relative(counts, raw)
+    return 1 / (1 + beta * h) if kind == "inverse" else torch.exp(-beta * h)

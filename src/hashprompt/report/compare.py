@@ -1,0 +1,306 @@
+"""One table over many runs: seeds become mean ± std, different protocols are refused."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
+from rich.table import Table
+from rich.text import Text
+
+from hashprompt.errors import UserError
+from hashprompt.report import ResultData, read_result
+from hashprompt.report.figures import (
+    MARKERS,
+    PALETTE,
+    count_from_one,
+    figure_of,
+    legend_below,
+    new_axes,
+)
+
+METRICS = ("FAA", "CAA", "FM")
+GROUPED_BY = ("method", "preset", "stream", "backbone", "options")
+
+
+class Stat(NamedTuple):
+    """Mean and sample standard deviation over seeds; no deviation for a single one."""
+
+    mean: float
+    std: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> "Stat | None":
+        known = [value for value in values if value is not None]
+        if not known or len(known) < len(values):  # a mean over some of the seeds would mislead
+            return None
+        return cls(fmean(known), stdev(known) if len(known) > 1 else None)
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
+
+
+class Run(NamedTuple):
+    folder: Path
+    result: ResultData
+    differs: tuple[str, ...]  # protocol fields in which it differs from the first run
+
+    @property
+    def seed(self) -> int | None:
+        return self.result["config"].get("seed")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Runs that differ only in their seed."""
+
+    method: str
+    preset: str
+    changed: dict[str, Any]  # options that vary between the rows of this method
+    seeds: tuple[int | None, ...]
+    metrics: dict[str, Stat | None]  # FAA, CAA, FM, task inference
+    parameters: float | None  # prompts and routers
+    seconds: float | None
+    passes: float | None  # with gradient, in images
+    curve: dict[int, Stat]  # task index -> A_t
+    differs: tuple[str, ...]
+
+    @property
+    def changes(self) -> str:
+        return ", ".join(f"{name}={_text(value)}" for name, value in self.changed.items())
+
+    @property
+    def name(self) -> str:
+        preset = f"({self.preset})" if self.preset else ""
+        mixed = f"[other {', '.join(self.differs)}]" if self.differs else ""
+        return " ".join(filter(None, (self.method, preset, self.changes, mixed)))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    rows: tuple[Row, ...]
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Header and body as text; columns that would be empty everywhere are left out."""
+        header = ["method", "preset", "changed options", "n", "FAA ↑", "CAA ↑", "FM ↓"]
+        header += ["task inference ↑", "params", "seconds", "passes (grad)", "differs in"]
+        body = [
+            [
+                row.method,
+                row.preset,
+                row.changes,
+                str(len(row.seeds)),
+                *("–" if stat is None else str(stat) for stat in row.metrics.values()),
+                _count(row.parameters),
+                _count(row.seconds),
+                _count(row.passes),
+                ", ".join(row.differs),
+            ]
+            for row in self.rows
+        ]
+        keep = [i for i in range(len(header)) if any(cells[i] for cells in body)]
+        return [header[i] for i in keep], [[cells[i] for i in keep] for cells in body]
+
+    def to_rich(self) -> Table:
+        header, body = self.cells()
+        table = Table(title="Accuracies in %, mean ± std over n seeds", title_justify="left")
+        for name in header:
+            number = name not in ("method", "preset", "changed options", "differs in")
+            table.add_column(Text(name), justify="right" if number else "left")
+        for cells in body:
+            table.add_row(*map(Text, cells))
+        return table
+
+    def to_markdown(self) -> str:
+        header, body = self.cells()
+        lines = [header, ["---"] * len(header), *body]
+        escaped = [[cell.replace("|", "\\|") for cell in cells] for cells in lines]
+        return "".join(f"| {' | '.join(cells)} |\n" for cells in escaped)
+
+
+def compare(run_dirs: list[Path], allow_mixed: bool = False) -> Comparison:
+    """Put finished runs into one table.
+
+    Raises:
+        UserError: if the runs follow different protocols (unless allow_mixed, which labels
+            them), or if one of them is there twice.
+    """
+    if not run_dirs:
+        raise UserError("Nothing to compare. Give the folders of one or more finished runs.")
+    folders = {folder.resolve(): folder for folder in run_dirs}  # each folder once
+    runs: list[Run] = []
+    for folder in folders.values():
+        run = Run(folder, read_result(folder), ())
+        runs.append(run._replace(differs=_check_protocol(run, runs, allow_mixed)))
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(_group_key(run), []).append(run)
+    for group in groups.values():
+        _refuse_repeats(group)
+    return Comparison(tuple(_row(group, list(groups.values())) for group in groups.values()))
+
+
+def compare_figure(comparison: Comparison) -> Figure:
+    """Average accuracy after each task, one line per row with a band of ± one std over seeds."""
+    axes = new_axes("Average accuracy while tasks arrive", "after learning task", "$A_t$ (%)")
+    for number, row in enumerate(comparison.rows):
+        colour = PALETTE[number % len(PALETTE)]
+        style = ("-", "--", ":")[number // len(PALETTE) % 3]
+        marker = MARKERS[number % len(MARKERS)]
+        tasks = list(row.curve)
+        means = [stat.mean for stat in row.curve.values()]
+        spread = [stat.std or 0.0 for stat in row.curve.values()]
+        axes.plot(tasks, means, color=colour, ls=style, marker=marker, ms=5, label=row.name)
+        if len(tasks) == 1:  # joint training has only an end: the level others aim at
+            axes.axhline(means[0], color=colour, ls=":", lw=1)
+        if any(spread):
+            low = [m - s for m, s in zip(means, spread, strict=True)]
+            high = [m + s for m, s in zip(means, spread, strict=True)]
+            axes.fill_between(tasks, low, high, color=colour, alpha=0.2, lw=0)
+    last = max((task for row in comparison.rows for task in row.curve), default=0)
+    count_from_one(axes.xaxis, last + 1)
+    legend_below(axes, columns=1)
+    return figure_of(axes)
+
+
+def _check_protocol(run: Run, earlier: list[Run], allow_mixed: bool) -> tuple[str, ...]:
+    """Fields in which a run departs from the first one, and from the first of its own seed."""
+    same_seed = [other for other in earlier if other.seed == run.seed]
+    fields: dict[str, None] = {}
+    for other in [*earlier[:1], *same_seed[:1]]:
+        differing = _differing_fields(other, run)
+        if differing and not allow_mixed:
+            ours, theirs = run.result["protocol"], other.result["protocol"]
+            details = [_differences(n, theirs.get(n), ours.get(n)) for n in differing]
+            listed = "; ".join(difference for part in details for difference in part)
+            raise UserError(
+                f"{other.folder} and {run.folder} follow different protocols, so their numbers "
+                f"do not compare. They differ in {listed}. "
+                "To put them into one table all the same, labelled, add --allow-mixed."
+            )
+        fields.update(dict.fromkeys(differing))
+    return tuple(fields)
+
+
+def _differing_fields(a: Run, b: Run) -> list[str]:
+    left, right = a.result["protocol"], b.result["protocol"]
+    if a.seed != b.seed:
+        left, right = _without_order(left), _without_order(right)
+    return [name for name in {**left, **right} if left.get(name) != right.get(name)]
+
+
+def _without_order(protocol: dict[str, Any]) -> dict[str, Any]:
+    """What has to agree between seeds: the same classes and images in tasks of the same sizes."""
+    images = protocol.get("images") or []  # [train, test] of each task
+    return protocol | {
+        "class_order": sorted(protocol.get("class_order") or []),
+        "class_names": sorted(protocol.get("class_names") or []),
+        "tasks": [len(task) for task in protocol.get("tasks") or []],
+        "images": [sum(column) for column in zip(*images, strict=True)],
+    }
+
+
+def _differences(name: str, a: Any, b: Any) -> list[str]:
+    """`field (one value, the other)`, followed down to where two nested values part."""
+    if a == b:
+        return []
+    if isinstance(a, dict) and isinstance(b, dict):
+        parts = [_differences(f"{name}.{key}", a.get(key), b.get(key)) for key in {**a, **b}]
+        return [difference for part in parts for difference in part]
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        first = next(i for i in range(len(a)) if a[i] != b[i])
+        return _differences(f"{name}[{first}]", a[first], b[first])
+    return [f"{name} ({_text(a)}, {_text(b)})"]
+
+
+def _group_key(run: Run) -> str:
+    config = [run.result["config"].get(name) for name in GROUPED_BY]
+    return json.dumps([config, _without_order(run.result["protocol"]), run.differs], sort_keys=True)
+
+
+def _refuse_repeats(group: list[Run]) -> None:
+    first: dict[int | None, Path] = {}
+    for run in group:
+        if run.seed in first:
+            raise UserError(
+                f"{first[run.seed]} and {run.folder} are the same experiment with the same seed "
+                f"({run.seed}), which would count twice in the mean. Leave one of them out."
+            )
+        first[run.seed] = run.folder
+
+
+def _row(group: list[Run], groups: list[list[Run]]) -> Row:
+    results = [run.result for run in group]
+    config = results[0]["config"]
+    options = config.get("options") or {}
+    rivals = [
+        other[0].result["config"].get("options") or {}
+        for other in groups
+        if other[0].result["config"]["method"] == config["method"]
+    ]
+    metrics = {name: Stat.of([r["metrics"].get(name) for r in results]) for name in METRICS}
+    inference = Stat.of([r["after_task"][-1].get("task_inference") for r in results])
+    return Row(
+        method=config["method"],
+        preset=config.get("preset") or "",
+        changed={
+            name: value
+            for name, value in options.items()
+            if any(other.get(name) != value for other in rivals)
+        },
+        seeds=tuple(run.seed for run in group),
+        metrics=metrics | {"task inference": inference},
+        parameters=_mean([_learned_parameters(r) for r in results]),
+        seconds=_mean([_seconds(r) for r in results]),
+        passes=_mean([_gradient_passes(r) for r in results]),
+        curve=_curve(results),
+        differs=group[0].differs,
+    )
+
+
+def _curve(results: list[ResultData]) -> dict[int, Stat]:
+    averages: dict[int, list[float | None]] = {}
+    for result in results:
+        for entry in result["after_task"]:
+            averages.setdefault(entry["task"], []).append(entry.get("average"))
+    stats = {task: Stat.of(values) for task, values in averages.items()}
+    return {task: stat for task, stat in stats.items() if stat is not None}
+
+
+def _learned_parameters(result: ResultData) -> float | None:
+    """What the method learns for its features: neither heads nor stored statistics."""
+    counts = result.get("parameters")
+    if not counts:
+        return None
+    return sum(n for kind, n in counts.items() if kind not in ("head", "tii", "statistics"))
+
+
+def _seconds(result: ResultData) -> float | None:
+    entries = result.get("timings")
+    return sum(entry["seconds"] for entry in entries) if entries else None
+
+
+def _gradient_passes(result: ResultData) -> float | None:
+    passes = result.get("passes")
+    if passes is None:
+        return None
+    return sum(images for kind, images in passes.items() if kind.endswith("+grad"))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    stat = Stat.of(values)
+    return stat.mean if stat else None
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    if len(text) <= 70:
+        return text
+    return f"{len(value)} entries" if isinstance(value, list) else f"{text[:70]}…"
+
+
+def _count(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"

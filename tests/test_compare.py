@@ -1,0 +1,211 @@
+"""Tables over runs: grouping by seed, numbers by hand, refusal of mixed protocols."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from hashprompt.errors import UserError
+from hashprompt.report.compare import Stat, compare, compare_figure
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Write a run of two tasks; keyword arguments name what is special about it."""
+
+    def run(
+        name: str,
+        faa: float = 70.0,
+        seed: int = 0,
+        method: str = "hash",
+        options: dict[str, Any] | None = None,
+        protocol: dict[str, Any] | None = None,
+        **changes: Any,
+    ) -> Path:
+        order = [0, 1, 2, 3] if seed == 0 else [3, 1, 2, 0]
+        result = {
+            "format": 1,
+            "finished": True,
+            "config": {
+                "method": method,
+                "preset": "paper",
+                "stream": "glyphs",
+                "backbone": "nano",
+                "seed": seed,
+                "options": {"epochs": 5, "penalty": 0.4} | (options or {}),
+            },
+            "protocol": {
+                "fingerprint": "abc",
+                "class_order": order,
+                "class_names": ["abcd"[c] for c in order],
+                "tasks": [order[:2], order[2:]],
+                "images": [[8, 4], [6, 4]] if seed == 0 else [[6, 4], [8, 4]],
+                "image_size": 32,
+                "transform": {"crop": 32, "mean": [0.5, 0.5]},
+                "legacy": [],
+            }
+            | (protocol or {}),
+            "accuracy": [[90.0, faa], [None, faa]],
+            "metrics": {"FAA": faa, "CAA": (90 + faa) / 2, "FM": 90 - faa, "BWT": faa - 90},
+            "after_task": [
+                {"task": 0, "average": 90.0, "task_inference": None},
+                {"task": 1, "average": faa, "task_inference": faa + 5},
+            ],
+            "parameters": {"prompts": 1000, "routers": 200, "head": 40, "tii": 7, "statistics": 9},
+            "timings": [{"task": t, "phase": "wtp", "seconds": 10.0 + seed} for t in (0, 1)],
+            "passes": {"plain": 5, "prompted": 6, "prompted+grad": 12000},
+        } | changes
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "result.json").write_text(json.dumps(result))
+        return folder
+
+    return run
+
+
+def test_seeds_become_mean_and_sample_deviation(make: Make) -> None:
+    (row,) = compare([make(f"s{s}", faa=70 + 2 * s, seed=s) for s in (0, 1, 2)]).rows
+    assert row.seeds == (0, 1, 2)
+    # 70, 72, 74: mean 72, sample std 2; CAA 80, 81, 82; FM 20, 18, 16
+    assert row.metrics == {
+        "FAA": Stat(72.0, 2.0),
+        "CAA": Stat(81.0, 1.0),
+        "FM": Stat(18.0, 2.0),
+        "task inference": Stat(77.0, 2.0),
+    }
+    assert (row.parameters, row.seconds, row.passes) == (1200, 22.0, 12000)
+    assert row.curve == {0: Stat(90.0, 0.0), 1: Stat(72.0, 2.0)}
+    assert row.changed == {}
+
+
+def test_rows_differ_in_method_and_options(make: Make) -> None:
+    runs = [
+        make("a0", 70),
+        make("b0", 60, options={"penalty": 0.0}),
+        make("c0", 50, method="coda", options={"epochs": 20}),
+        make("a1", 74, seed=1),
+        make("b1", 64, seed=1, options={"penalty": 0.0}),
+    ]
+    rows = compare(runs).rows
+    assert [(row.method, row.changes, row.metrics["FAA"]) for row in rows] == [
+        ("hash", "penalty=0.4", Stat(72.0, pytest.approx(8**0.5))),
+        ("hash", "penalty=0.0", Stat(62.0, pytest.approx(8**0.5))),
+        ("coda", "", Stat(50.0, None)),
+    ]
+
+
+def test_tables_hold_the_numbers(make: Make) -> None:
+    comparison = compare([make("s0", 70), make("s1", 74, seed=1), make("j", method="jo|int")])
+    lines = comparison.to_markdown().splitlines()
+    assert lines[0] == (
+        "| method | preset | n | FAA ↑ | CAA ↑ | FM ↓ | task inference ↑ "
+        "| params | seconds | passes (grad) |"
+    )
+    assert lines[2] == (
+        "| hash | paper | 2 | 72.00 ± 2.83 | 81.00 ± 1.41 | 18.00 ± 2.83 | 77.00 ± 2.83 "
+        "| 1,200 | 21 | 12,000 |"
+    )
+    assert lines[3].startswith("| jo\\|int | paper | 1 | 70.00 |")
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(comparison.to_rich())
+    assert "72.00 ± 2.83" in console.export_text()
+
+
+def test_undefined_metrics_stay_undefined(make: Make) -> None:
+    joint = make(
+        "joint",
+        method="joint",
+        metrics={"FAA": 80.0, "CAA": None, "FM": None},
+        after_task=[{"task": 1, "average": 80.0}],
+        parameters={},
+        timings=[],
+        passes=None,
+    )
+    comparison = compare([joint])
+    assert "| joint | paper | 1 | 80.00 | – | – | – | – | – | – |" in comparison.to_markdown()
+    assert comparison.rows[0].curve == {1: Stat(80.0, None)}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "difference"),
+    [
+        ({"image_size": 224}, "image_size (32, 224)"),
+        ({"fingerprint": "xyz"}, "fingerprint (abc, xyz)"),
+        ({"transform": {"crop": 28, "mean": [0.5, 0.5]}}, "transform.crop (32, 28)"),
+        ({"transform": {"crop": 32, "mean": [0.5, 0.4]}}, "transform.mean[1] (0.5, 0.4)"),
+        ({"legacy": ["legacy_kv_layout"]}, 'legacy ([], ["legacy_kv_layout"])'),
+        ({"class_order": [0, 1, 3, 2]}, "class_order[2] (2, 3)"),
+        ({"precision": "bf16"}, "precision (null, bf16)"),
+    ],
+)
+def test_other_protocols_are_refused_by_name(
+    make: Make, protocol: dict[str, Any], difference: str
+) -> None:
+    runs = [make("one"), make("two", method="coda", protocol=protocol)]
+    with pytest.raises(UserError) as refusal:
+        compare(runs)
+    message = str(refusal.value)
+    assert f"They differ in {difference}. " in message
+    assert "--allow-mixed" in message
+    assert str(runs[0]) in message
+    assert str(runs[1]) in message
+
+
+def test_another_seed_may_change_the_order_but_not_the_tasks(make: Make) -> None:
+    first, order = make("s0"), [3, 1, 2, 0]
+    assert len(compare([first, make("s1", seed=1)]).rows) == 1
+    halves = make("s2", seed=2, protocol={"tasks": [order[:1], order[1:]]})
+    with pytest.raises(UserError, match="tasks"):
+        compare([first, halves])
+    fewer = make("s4", seed=4, protocol={"images": [[6, 4], [6, 4]]})
+    with pytest.raises(UserError, match=r"images\[0\]"):
+        compare([first, fewer])
+    names = make("s3", seed=3, protocol={"class_names": ["a", "b", "c", "x"]})
+    with pytest.raises(UserError, match="class_names"):
+        compare([first, names])
+
+
+def test_runs_of_a_later_seed_must_agree_with_each_other(make: Make) -> None:
+    other_order = make("b1", seed=1, method="coda", protocol={"class_order": [0, 1, 2, 3]})
+    with pytest.raises(UserError, match=r"a1 and .*b1 .*class_order\[0\] \(3, 0\)"):
+        compare([make("a0"), make("a1", seed=1), other_order])
+
+
+def test_mixed_runs_are_labelled_and_never_averaged(make: Make) -> None:
+    runs = [make("small"), make("large", seed=1, protocol={"image_size": 224})]
+    comparison = compare(runs, allow_mixed=True)
+    assert [row.differs for row in comparison.rows] == [(), ("image_size",)]
+    header, body = comparison.cells()
+    assert header[-1] == "differs in"
+    assert [cells[-1] for cells in body] == ["", "image_size"]
+
+
+def test_one_seed_does_not_count_twice(make: Make) -> None:
+    first = make("first")
+    assert compare([first, first]).rows[0].seeds == (0,)
+    with pytest.raises(UserError, match=r"first and .*second are the same experiment"):
+        compare([first, make("second")])
+
+
+def test_nothing_to_compare_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Nothing to compare"):
+        compare([])
+    with pytest.raises(UserError, match="hashprompt resume"):
+        compare([tmp_path])
+
+
+def test_figure_draws_a_mean_and_a_band_per_group(make: Make) -> None:
+    comparison = compare([make("a0", 70), make("a1", 74, seed=1), make("b", 60, method="coda")])
+    axes = compare_figure(comparison).axes[0]
+    assert [list(line.get_ydata()) for line in axes.lines] == [[90, 72], [90, 60]]
+    assert [line.get_label() for line in axes.lines] == ["hash (paper)", "coda (paper)"]
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.max() == pytest.approx(90)
+    assert heights.min() == pytest.approx(72 - 8**0.5)

@@ -1,0 +1,239 @@
+"""The figures and the page of a run, from a result small enough to check by hand."""
+
+import copy
+import json
+import math
+import re
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from hashprompt.errors import UserError
+from hashprompt.report import figures
+from hashprompt.report.html import CAPTIONS, reproduce_command, write_report
+
+# Two tasks: A_1 = 90, A_2 = (80 + 70) / 2 = 75.
+RESULT: dict[str, Any] = {
+    "format": 1,
+    "finished": True,
+    "config": {
+        "method": "hash",
+        "preset": "paper",
+        "stream": "glyphs",
+        "backbone": "nano",
+        "seed": 3,
+        "options": {"epochs": 5, "top_k": 2, "layers": [0, 1], "flip": False},
+    },
+    "protocol": {
+        "stream": "glyphs",
+        "class_order": [1, 0],
+        "class_names": ["<b>bold & brave</b>", "cat"],
+        "tasks": [[0], [1]],
+        "image_size": 32,
+        "legacy": [],
+    },
+    "accuracy": [[90.0, 80.0], [None, 70.0]],
+    "metrics": {"FAA": 75.0, "CAA": 82.5, "FM": 10.0, "BWT": -10.0},
+    "after_task": [
+        {"task": 0, "average": 90.0, "new_classes": 90.0, "task_inference": None},
+        {"task": 1, "average": 75.0, "new_classes": 70.0, "task_inference": None},
+    ],
+    "usage": [[30, 10, 0, 0], [0, 10, 30, 0]],
+    "diagnostics": [
+        {"task": 0, "routing_entropy": 0.6, "loss": 0.31},
+        {"task": 1, "routing_entropy": 0.5},
+    ],
+    "parameters": {"prompts": 1200, "routers": 80, "head": 0},
+    "timings": [
+        {"task": 0, "phase": "wtp", "seconds": 2.0, "images": 10},
+        {"task": 0, "phase": "evaluate", "seconds": 1.0, "images": 10},
+        {"task": 1, "phase": "wtp", "seconds": 3.0, "images": 10},
+    ],
+    "passes": {"plain": 3600, "prompted+grad": 12000},
+    "versions": {"hashprompt": "0.1.0"},
+}
+
+JOINT = RESULT | {
+    "accuracy": [[None, 80.0], [None, 70.0]],
+    "metrics": {"FAA": 75.0, "CAA": None, "FM": None, "BWT": None},
+    "after_task": [{"task": 1, "average": 75.0, "new_classes": None}],
+    "usage": None,
+    "diagnostics": [],
+}
+
+
+def save(folder: Path, result: dict[str, Any]) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(result))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with its report written."""
+    folder = save(tmp_path_factory.mktemp("run"), RESULT)
+    assert write_report(folder) == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(run_dir: Path) -> str:
+    """The page without the bytes of its images."""
+    text = (run_dir / "report.html").read_text(encoding="utf-8")
+    return re.sub(r"data:image/png;base64,[\w+/=]+", "PNG", text)
+
+
+def test_matrix_shows_every_measured_accuracy_and_nothing_else() -> None:
+    axes = figures.accuracy_matrix(RESULT).axes[0]
+    shown = np.ma.filled(axes.images[0].get_array().astype(float), np.nan)
+    np.testing.assert_array_equal(shown, [[90, 80], [np.nan, 70]])
+    assert sorted(text.get_text() for text in axes.texts) == ["70.0", "80.0", "90.0"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2"]
+
+
+@pytest.mark.parametrize(("tasks", "numbers"), [(20, 210), (21, 0)])
+def test_matrix_prints_numbers_up_to_twenty_tasks(tasks: int, numbers: int) -> None:
+    accuracy = [[None if t < i else 50.0 for t in range(tasks)] for i in range(tasks)]
+    axes = figures.accuracy_matrix(RESULT | {"accuracy": accuracy}).axes[0]
+    assert len(axes.texts) == numbers
+
+
+def test_curves_follow_the_averages_and_leave_out_what_was_not_measured() -> None:
+    lines = figures.accuracy_curves(RESULT).axes[0].lines
+    assert {line.get_label(): list(line.get_ydata()) for line in lines} == {
+        "average of all tasks so far": [90.0, 75.0],
+        "new classes only": [90.0, 70.0],
+    }
+
+
+def test_usage_is_normalised_per_task() -> None:
+    shares = figures.usage_per_task(RESULT).axes[0].images[0].get_array()
+    np.testing.assert_allclose(shares, [[75, 25, 0, 0], [0, 25, 75, 0]])
+
+
+def test_overall_usage_names_its_entropy() -> None:
+    axes = figures.usage_overall(RESULT).axes[0]
+    assert [bar.get_height() for bar in axes.patches] == [37.5, 25.0, 37.5, 0.0]
+    # -(2 · 0.375 ln 0.375 + 0.25 ln 0.25) / ln 4 = 1.0822 / 1.3863
+    assert "0.78" in axes.get_title(loc="left")
+
+
+@pytest.mark.parametrize(("shares", "entropy"), [([0.25] * 4, 1.0), ([1, 0, 0], 0.0), ([1], 1.0)])
+def test_entropy_runs_from_one_expert_to_even_use(shares: list[float], entropy: float) -> None:
+    assert figures.normalised_entropy(np.array(shares, dtype=float)) == pytest.approx(entropy)
+
+
+def test_routing_entropy_is_drawn_below_its_bound() -> None:
+    bound, values = figures.routing_entropy(RESULT).axes[0].lines
+    assert set(bound.get_ydata()) == {math.log(2)}
+    assert list(values.get_ydata()) == [0.6, 0.5]
+
+
+def test_parameters_are_labelled_and_zeros_left_out() -> None:
+    axes = figures.parameters(RESULT).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["1,200", "80"]
+
+
+def test_timings_are_stacked_by_phase() -> None:
+    bars = figures.timings(RESULT).axes[0].patches
+    assert [(bar.get_y(), bar.get_height()) for bar in bars] == [(0, 2), (0, 3), (2, 1), (3, 0)]
+
+
+def test_figures_without_data_are_skipped() -> None:
+    bare = JOINT | {"parameters": {}, "timings": []}
+    drawn = [name for name, draw in figures.FIGURES.items() if draw(bare) is not None]
+    assert drawn == ["accuracy_matrix"]
+
+
+def test_drawing_leaves_the_result_and_the_settings_alone() -> None:
+    before, settings = copy.deepcopy(RESULT), dict(figures.mpl.rcParams)
+    figures.render(lambda: figures.usage_overall(RESULT), dark=True)
+    assert before == RESULT
+    assert settings == dict(figures.mpl.rcParams)
+
+
+def test_every_figure_is_saved_and_shows_something(run_dir: Path) -> None:
+    saved = sorted(path.name for path in (run_dir / "figures").iterdir())
+    assert saved == sorted(f"{name}.png" for name in figures.FIGURES)
+    for name in saved:
+        pixels = imread(run_dir / "figures" / name)
+        assert pixels.shape[:2] == (630, 960)
+        assert pixels[..., :3].std() > 0.05
+
+
+def test_page_explains_the_headline_and_the_figures(page: str) -> None:
+    for text in ("hash on glyphs", "backbone nano · seed 3", "75.00", "82.50", "10.00", "-10.00"):
+        assert text in page
+    assert set(CAPTIONS) == set(figures.FIGURES)
+    assert all(caption in page for caption in CAPTIONS.values())
+
+
+def test_page_needs_nothing_from_outside(page: str) -> None:
+    assert "http" not in page
+    assert "<script" not in page
+    assert set(re.findall(r'(?:src|srcset|href)="([^"]*)"', page)) == {"PNG"}
+
+
+def test_page_lists_protocol_options_passes_and_versions(page: str) -> None:
+    for row in (("image_size", "32"), ("flip", "false"), ("prompted+grad", "12,000")):
+        assert "<tr><th>{}</th><td>{}</td></tr>".format(*row) in page
+    assert "<tr><th>hashprompt</th><td>0.1.0</td></tr>" in page
+
+
+def test_page_escapes_what_it_did_not_write(page: str) -> None:
+    assert "&lt;b&gt;bold &amp; brave&lt;/b&gt;" in page
+    assert "<b>bold" not in page
+
+
+def test_page_warns_of_legacy_switches(tmp_path: Path) -> None:
+    protocol = RESULT["protocol"] | {"legacy": ["legacy_kv_layout"]}
+    text = write_report(save(tmp_path, JOINT | {"protocol": protocol})).read_text(encoding="utf-8")
+    assert "Legacy switches were on: legacy_kv_layout" in text
+    assert "CAA<b>–</b>" in text  # undefined for joint training
+
+
+def test_nothing_half_written_stays_behind(run_dir: Path, page: str) -> None:
+    names = {path.name for path in run_dir.iterdir()}
+    assert names == {"result.json", "report.html", "figures"}
+    assert "Legacy switches" not in page
+
+
+def test_command_repeats_every_option() -> None:
+    words = shlex.split(reproduce_command(RESULT["config"]))
+    assert words[:4] == ["hashprompt", "run", "--method", "hash"]
+    assert words[words.index("--seed") + 1] == "3"
+    assert [after for word, after in pairwise(words) if word == "--set"] == [
+        "epochs=5",
+        "top_k=2",
+        "layers=[0, 1]",
+        "flip=false",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "advice"),
+    [
+        (None, "hashprompt resume"),
+        (json.dumps(RESULT | {"finished": False}), "hashprompt resume"),
+        ('{"format": 1, "fin', "--overwrite"),
+        ("[]", "--overwrite"),
+        (json.dumps(RESULT | {"accuracy": []}), "without accuracy.*--overwrite"),
+        (json.dumps(RESULT | {"format": 2}), "format 2.*version"),
+    ],
+)
+def test_unusable_results_say_what_to_do(tmp_path: Path, content: str | None, advice: str) -> None:
+    if content is not None:
+        (tmp_path / "result.json").write_text(content)
+    with pytest.raises(UserError, match=advice):
+        write_report(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_absent_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nowhere"):
+        write_report(tmp_path / "nowhere")

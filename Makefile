@@ -15,10 +15,10 @@ demo: $(READY) ## learn the embedded glyph stream with Hash and write a report
 	@echo "Report: runs/demo/report.html"
 
 test: lint ## check style and types, run the tests
-	@$(BIN)/pytest -q -n 2
+	@$(BIN)/pytest -q -n 2 --dist loadgroup
 
 test-slow: $(READY) ## run the long suites
-	@$(BIN)/pytest -q -n 2 -m slow
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m slow
 
 lint: $(READY) ## check style and types
 	@$(BIN)/ruff check -q

@@ -1,7 +1,4 @@
-"""Linear probe of the pretrained nano backbone against the same architecture untrained.
-
-    python scripts/probe_nano.py
-"""
+"""Linear probe of the pretrained nano backbone against the same architecture untrained."""
 
 import argparse
 import json
@@ -41,7 +38,7 @@ def features(model: nn.Module, images: Tensor) -> Tensor:
 
 def probe(model: nn.Module, source: Source) -> float:
     """Test accuracy of a linear classifier on frozen features, in percent."""
-    classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=500))
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300))
     classifier.fit(features(model, source.train.images).numpy(), source.train.labels.numpy())
     test = features(model, source.test.images).numpy()
     return 100 * classifier.score(test, source.test.labels.numpy())

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
 from hashprompt.data.streams import SUGGESTED, Stream, StreamOptions, load_stream
@@ -21,9 +21,7 @@ from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Method, MethodConfig, find_method, presets
 from hashprompt.options import build, split_options, unknown
-from hashprompt.report.html import write_report
-
-FORMAT = 1
+from hashprompt.report import FORMAT, read_result
 
 
 @dataclass(frozen=True)
@@ -67,6 +65,8 @@ class Result:
 
     def report(self) -> Path:
         """Write `report.html` and its figures; returns the page."""
+        from hashprompt.report.html import write_report  # drawing is slow to import
+
         return write_report(self.folder)
 
 
@@ -162,13 +162,7 @@ def resume(folder: str | Path, quiet: bool = False) -> Result:
 
 def load_result(folder: str | Path) -> Result:
     """The result of a finished run."""
-    path = Path(folder) / "result.json"
-    try:
-        return Result(Path(folder), json.loads(path.read_text()))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"No finished run in {folder}. If it was interrupted: hashprompt resume {folder}"
-        ) from error
+    return Result(Path(folder), read_result(Path(folder)))
 
 
 def _prepare(
@@ -195,6 +189,7 @@ def _prepare(
         "transform": {
             **json.loads(json.dumps(backbone.preprocessing.to_dict())),
             "augment": planned.run_options.augment,
+            "area": planned.run_options.area,
             "center": planned.run_options.center,
         },
         "eval_batch_size": planned.run_options.eval_batch_size,
@@ -266,7 +261,7 @@ def _carry_out(
         "passes": dict(backbone.model.passes),
         "versions": {
             "python": platform.python_version(),
-            **{name: version(name) for name in ("hashprompt", "torch", "timm", "lightning")},
+            **{name: version(name) for name in ("hashprompt", "torch", "timm", "lightning-fabric")},
         },
     }
     if fabric.is_global_zero:

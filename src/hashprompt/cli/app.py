@@ -17,9 +17,6 @@ from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
 from hashprompt.methods.base import METHODS, find_method, presets
 from hashprompt.options import Options
-from hashprompt.report.compare import compare as compare_runs
-from hashprompt.report.compare import compare_figure
-from hashprompt.report.html import write_report
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -102,7 +99,7 @@ def resume(
 @app.command()
 def report(folder: Annotated[Path, typer.Argument(help="A finished run.")]) -> None:
     """Write `report.html` and the figures of a run anew."""
-    console.print(f"Report: {write_report(folder)}")
+    console.print(f"Report: {benchmark.load_result(folder).report()}", highlight=False)
 
 
 @app.command()
@@ -115,12 +112,16 @@ def compare(
     figure: Annotated[Path | None, typer.Option(help="Also draw accuracy over tasks here.")] = None,
 ) -> None:
     """One table of several runs; runs that differ in the seed alone become mean ± deviation."""
+    from hashprompt.report.compare import compare as compare_runs  # drawing is slow to import
+    from hashprompt.report.compare import compare_figure
+    from hashprompt.report.figures import render
+
     table = compare_runs(folders, allow_mixed)
     console.print(table.to_rich())
     if markdown:
         write_atomically(markdown, table.to_markdown().encode())
     if figure:
-        compare_figure(table).savefig(figure, dpi=120)
+        write_atomically(figure, render(lambda: compare_figure(table)) or b"")
 
 
 @app.command()

@@ -28,10 +28,10 @@ CLUTTERED = Style(
 )
 CALM = Style(scale=(0.65, 1.0), rotation=20.0, clutter=0.0, ground=0.08, noise=0.03)
 DOMAINS = {
-    "ink": replace(CALM, width=(0.35, 0.55), tone="dark", contrast=(0.7, 0.95)),
+    "ink": replace(CALM, width=(0.45, 0.65), tone="dark", contrast=(0.7, 0.95)),
     "chalk": replace(CALM, width=(0.8, 1.2), tone="light", contrast=(0.5, 0.8), noise=0.12),
     "patterned": replace(CALM, width=(1.0, 1.5), fill=0.35, ground=0.3),
-    "noisy": replace(CALM, width=(0.6, 1.0), contrast=(0.4, 0.7), noise=0.25),
+    "noisy": replace(CALM, width=(0.6, 1.0), contrast=(0.5, 0.9), noise=0.16),
     "outline": replace(CALM, width=(1.2, 1.6), outline=True),
 }
 
@@ -87,7 +87,10 @@ def digits() -> Source:
 def _drawn(recipes: Recipes, each: int, style: Style, seed: int) -> ImageTable:
     """`each` pictures of every recipe, in the order of the classes."""
     labels = torch.arange(len(recipes)).repeat_interleave(each)
-    return ImageTable(draw(recipes, labels, torch.Generator().manual_seed(seed), style), labels)
+    rng = torch.Generator().manual_seed(seed)
+    # In small batches, whose intermediate arrays fit into the cache.
+    images = torch.cat([draw(recipes, part, rng, style) for part in labels.split(64)])
+    return ImageTable(images, labels)
 
 
 def _drawn_in_all(recipes: Recipes, each: int, seed: int) -> ImageTable:

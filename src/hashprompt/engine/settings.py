@@ -1,8 +1,8 @@
 """Options of a run that belong to no method and no stream."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from hashprompt.data.transforms import Augment
 from hashprompt.options import Options
@@ -18,5 +18,7 @@ class RunOptions(Options):
     eval_batch_size: int = Field(64, ge=1, description="images per step without gradients")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to compute")
     devices: int = Field(1, ge=1, description="how many devices share each batch")
-    precision: Literal["32", "bf16-mixed", "16-mixed"] = Field("32", description="of the ViT")
+    precision: Annotated[  # a bare 32 arrives as a number
+        Literal["32", "bf16-mixed", "16-mixed"], BeforeValidator(str)
+    ] = Field("32", description="of the ViT")
     checkpoint_minutes: float = Field(2.0, ge=0, description="between saves inside a phase")

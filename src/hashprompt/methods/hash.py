@@ -85,6 +85,7 @@ class Hash(PromptPipeline):
     """Shared prompt pool, task routers, history-aware modulation."""
 
     info = MethodInfo("Hash", "shared prompt pool, one router per task, history-aware modulation")
+    keeps = (*PromptPipeline.keeps, "routers.frozen", "penalties", "history.by_task")
     config: HashConfig
 
     def __init__(self, config: HashConfig, backbone: Backbone) -> None:

@@ -82,6 +82,7 @@ class PromptConfig(HeadsConfig):
 class Pipeline(Method):
     """Everything of the pipeline but the prompts themselves."""
 
+    keeps = ("cells.", "plain_stats.", "prompted_stats.")
     config: HeadsConfig
 
     def __init__(self, config: HeadsConfig, backbone: Backbone) -> None:

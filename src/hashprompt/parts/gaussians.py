@@ -29,7 +29,8 @@ class ClassGaussians(nn.Module):
 
     def __init__(self, dim: int, storage: Storage, rank: int = 16, centroids: int = 10) -> None:
         super().__init__()
-        self.dim, self.storage, self.rank, self.centroids = dim, storage, rank, centroids
+        self.dim, self.storage, self.centroids = dim, storage, centroids
+        self.rank = rank = min(rank, dim)
         spread = {
             "covariance": (0, dim, dim),
             "variance": (0, dim),

@@ -1,0 +1,173 @@
+"""The frozen ViT: equal to timm where nothing is injected, equal to the formula where it is."""
+
+import pytest
+import timm
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor
+
+from hashprompt.backbone import Backbone, Injection, load_backbone
+from hashprompt.backbone.vit import run_block
+from hashprompt.backbone.weights import weights_hash
+from hashprompt.errors import UserError
+
+SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 3, "num_heads": 2}
+KINDS = {
+    "plain": {},
+    "no bias, normed queries": {"qkv_bias": False, "qk_norm": True},
+    "deit-3": {"no_embed_class": True, "init_values": 0.1},
+    "dinov2 with registers": {"init_values": 0.5, "reg_tokens": 4},
+    "pre-norm": {"pre_norm": True},
+}
+
+
+def vit(**changes: object) -> VisionTransformer:
+    torch.manual_seed(0)
+    model = VisionTransformer(**{**SMALL, "num_classes": 0, **changes}).eval()
+    for parameter in model.parameters():  # timm starts biases and tokens at zero: too easy
+        torch.nn.init.normal_(parameter, std=0.2)
+    return model
+
+
+@pytest.fixture
+def images() -> Tensor:
+    torch.manual_seed(1)
+    return torch.randn(5, 3, 32, 32)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_no_prompt_and_an_empty_prefix_equal_timm(kind: str, images: Tensor) -> None:
+    model = vit(**KINDS[kind])
+    expected = model.forward_features(images)[:, 0]
+    backbone = Backbone(model)
+    empty = torch.zeros(5, 2, 0, 24)
+    torch.testing.assert_close(backbone(images), expected)
+    every = Injection(prefix={0: empty, 1: empty, 2: empty})
+    torch.testing.assert_close(backbone(images, every), expected)
+
+
+@torch.no_grad()
+def test_a_zero_prefix_is_not_an_empty_prefix(images: Tensor) -> None:
+    backbone = Backbone(vit())
+    zeros = Injection(prefix={0: torch.zeros(5, 2, 3, 24)})
+    assert (backbone(images, zeros) - backbone(images)).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_prefix_attention_equals_the_formula_written_out() -> None:
+    """Eq. 4, head by head, image by image, with explicit softmax."""
+    block = vit().blocks[1]
+    x, prefix = torch.randn(2, 7, 24), torch.randn(2, 2, 3, 24)
+    out = torch.zeros(2, 7, 24)
+    for b in range(2):
+        normed = block.norm1(x[b])
+        q, k, v = block.attn.qkv(normed).split(24, dim=-1)
+        k, v = torch.cat((prefix[b, 0], k)), torch.cat((prefix[b, 1], v))
+        heads = []
+        for h in range(2):
+            part = slice(12 * h, 12 * h + 12)
+            attention = (q[:, part] @ k[:, part].T / 12**0.5).softmax(-1)
+            heads.append(attention @ v[:, part])
+        mid = x[b] + block.attn.proj(torch.cat(heads, -1))
+        out[b] = mid + block.mlp(block.norm2(mid))
+    torch.testing.assert_close(run_block(block, x, prefix, cls_only=False), out)
+    torch.testing.assert_close(run_block(block, x, prefix, cls_only=True), out[:, :1])
+
+
+@torch.no_grad()
+def test_extra_tokens_take_part_and_travel_on_or_are_dropped(images: Tensor) -> None:
+    model = vit()
+    backbone = Backbone(model)
+    extra = torch.randn(5, 2, 24)
+    embedded = backbone.embed(images)
+
+    x = model.blocks[0](embedded)
+    x = model.blocks[1](torch.cat((x, extra), 1))
+    kept, dropped = model.blocks[2](x), model.blocks[2](x[:, :-2])
+    for keep, expected in ((True, kept), (False, dropped)):
+        inject = Injection(tokens={1: extra}, keep_tokens=keep)
+        torch.testing.assert_close(backbone(images, inject), model.norm(expected)[:, 0])
+
+
+@torch.no_grad()
+def test_each_image_has_its_own_prompt(images: Tensor) -> None:
+    backbone = Backbone(vit())
+    prefix = torch.randn(5, 2, 4, 24)
+    together = backbone(images, Injection(prefix={0: prefix, 2: prefix}))
+    for i in range(5):
+        own = prefix[i : i + 1]
+        alone = backbone(images[i : i + 1], Injection(prefix={0: own, 2: own}))
+        torch.testing.assert_close(alone[0], together[i])
+
+
+@torch.no_grad()
+def test_a_prefix_may_depend_on_the_tokens_that_enter_its_block(images: Tensor) -> None:
+    backbone = Backbone(vit())
+    entering = backbone.vit.blocks[0](backbone.embed(images))
+    fixed = entering[:, :2, None].transpose(1, 2).expand(-1, 2, -1, -1)
+    late = Injection(prefix={1: lambda x: x[:, :2, None].transpose(1, 2).expand(-1, 2, -1, -1)})
+    torch.testing.assert_close(backbone(images, late), backbone(images, Injection({1: fixed})))
+
+
+def test_the_vit_is_frozen_and_gradients_reach_the_prompts_alone(images: Tensor) -> None:
+    backbone = Backbone(vit(drop_path_rate=0.5, proj_drop_rate=0.5)).train()
+    before = weights_hash(backbone.vit)
+    prefix = torch.randn(5, 2, 4, 24, requires_grad=True)
+    first = backbone(images, Injection(prefix={0: prefix}))
+    first.sum().backward()
+    assert prefix.grad is not None
+    assert prefix.grad.abs().sum() > 0
+    assert all(p.grad is None for p in backbone.parameters())
+    torch.testing.assert_close(first, backbone(images, Injection(prefix={0: prefix})))  # no dropout
+    assert weights_hash(backbone.vit) == before
+
+
+def test_passes_are_counted_by_kind(images: Tensor) -> None:
+    backbone = Backbone(vit())
+    prefix = torch.randn(5, 2, 4, 24, requires_grad=True)
+    backbone(images)
+    backbone(images[:2], Injection(prefix={0: prefix[:2]}))
+    with torch.no_grad():
+        backbone(images[:3], Injection(prefix={0: prefix[:3]}))
+    assert backbone.passes == {"plain": 5, "prompted+grad": 2, "prompted": 3}
+
+
+def test_models_that_cannot_carry_prompts_are_refused() -> None:
+    with pytest.raises(UserError, match="no class token"):
+        Backbone(vit(class_token=False, global_pool="avg"))
+    with pytest.raises(UserError, match="not a plain vision transformer"):
+        Backbone(timm.create_model("resnet18"))
+    with pytest.raises(UserError, match="blocks 1 to 3"):
+        Backbone(vit())(torch.zeros(1, 3, 32, 32), Injection(prefix={3: torch.zeros(1, 2, 1, 24)}))
+
+
+@torch.no_grad()
+def test_another_image_size_resamples_positions_as_timm_does() -> None:
+    ours = load_backbone("nano", image_size=48)
+    reference = load_backbone("nano").model.vit
+    reference.set_input_size(img_size=48)
+    images = torch.randn(2, 3, 48, 48)
+    torch.testing.assert_close(ours.model(images), reference.forward_features(images)[:, 0])
+    assert ours.weights_sha256 == load_backbone("nano").weights_sha256
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
+def test_weights_load_from_local_files(tmp_path, suffix: str) -> None:
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    model = timm.create_model("vit_tiny_patch16_224", num_classes=7)
+    path = tmp_path / f"tiny{suffix}"
+    state = model.state_dict()
+    if suffix == ".pth":
+        torch.save({"model": state}, path)
+    else:
+        save_file(state, path)
+    loaded = load_backbone(str(path), image_size=32)  # architecture told from the shapes
+    model.set_input_size(img_size=32)
+    images = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        expected = model.eval().forward_features(images)[:, 0]
+        torch.testing.assert_close(loaded.model(images), expected)
+    assert loaded.preprocessing.mean == (0.5, 0.5, 0.5)

@@ -81,8 +81,10 @@ def test_scores_are_token_means_of_projections_over_root_d() -> None:
     expected = torch.zeros(2, 3)
     for b in range(2):
         for e in range(3):
-            per_token = [sum(tokens[b, n, d] * routers.current[0, d, e] for d in range(4)) / 2
-                         for n in range(5)]  # √4 = 2
+            per_token = [
+                sum(tokens[b, n, d] * routers.current[0, d, e] for d in range(4)) / 2
+                for n in range(5)
+            ]  # √4 = 2
             expected[b, e] = sum(per_token) / 5
     close(routers.scores(tokens, None), expected)
 
@@ -412,7 +414,9 @@ def test_the_task_head_is_a_normed_residual_mlp() -> None:
     x = torch.randn(2, 4)
     hidden = torch.nn.functional.gelu(x @ head.mlp[0].weight.T + head.mlp[0].bias)
     out = x + hidden @ head.mlp[2].weight.T + head.mlp[2].bias
-    out = (out - out.mean(1, keepdim=True)) / (out.var(1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+    out = (out - out.mean(1, keepdim=True)) / (
+        out.var(1, unbiased=False, keepdim=True) + 1e-5
+    ).sqrt()
     close(head(x), out @ head.head.weight.T + head.head.bias)
     assert head.mlp[0].weight.shape == (8, 4)
 

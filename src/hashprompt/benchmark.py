@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
+from pydantic import Field
 
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
 from hashprompt.data.streams import SUGGESTED, Stream, StreamOptions, load_stream
@@ -20,8 +21,18 @@ from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Method, MethodConfig, find_method, presets
-from hashprompt.options import build, split_options, unknown
+from hashprompt.options import Options, build, split_options, unknown
 from hashprompt.report import FORMAT, read_result
+
+
+class Given(Options):
+    """What names a run, beside its options."""
+
+    method: str
+    stream: str
+    backbone: str
+    preset: str
+    seed: int = Field(ge=-(2**63), lt=2**63)
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,7 @@ class Result:
 
     folder: Path
     data: dict[str, Any]
+    reporter: bool = True  # False in the helper processes of a run on several devices
 
     @property
     def accuracy(self) -> list[list[float | None]]:
@@ -79,6 +91,8 @@ def plan(
     options: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Resolve options: defaults, then the preset, then what suits the stream, then the user's."""
+    names = {"method": method, "stream": stream, "backbone": backbone, "preset": preset}
+    given = build(Given, {**names, "seed": seed})  # a YAML file may hold anything
     config_type = find_method(method)[1]
     known = presets(method)
     if preset not in known:
@@ -90,7 +104,7 @@ def plan(
         preset,
         stream,
         backbone,
-        seed,
+        given.seed,
         build(config_type, {**known[preset], **suited, **own}),
         build(StreamOptions, cut),
         build(RunOptions, rest),
@@ -120,13 +134,16 @@ def run(
         **options: any option of the method, the stream or the run, e.g. ``top_k=3``.
     """
     planned = plan(method, stream, backbone, seed, preset, options)
-    name = f"{method}-{Path(stream).stem.removeprefix('npz:')}-{seed}"
-    folder = Path(out) if out is not None else Path("runs") / name
-    return execute(planned, folder, overwrite, quiet)
+    return execute(planned, None if out is None else Path(out), overwrite, quiet)
 
 
-def execute(planned: Plan, folder: Path, overwrite: bool = False, quiet: bool = False) -> Result:
-    """Run a plan in a new run directory."""
+def execute(
+    planned: Plan, folder: Path | None = None, overwrite: bool = False, quiet: bool = False
+) -> Result:
+    """Run a plan in a new run directory, `runs/METHOD-STREAM-SEED` unless given."""
+    if folder is None:
+        stream = Path(planned.stream.removeprefix("npz:")).stem
+        folder = Path("runs") / f"{planned.method}-{stream}-{planned.seed}"
     parts = _prepare(planned)  # before the directory: bad input must leave no trace
     fabric = parts[-1]
     if fabric.is_global_zero:
@@ -144,14 +161,17 @@ def resume(folder: str | Path, quiet: bool = False) -> Result:
     try:
         stored = json.loads((folder / "config.json").read_text())
         values = {k: stored[k] for k in ("method", "stream", "backbone", "seed", "options")}
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{folder} is not a run directory: no readable config.json in it.") from error
+        preset, protocol = stored["preset"], dict(stored["protocol"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{folder} is not a run directory: no readable config.json in it."
+        ) from error
     if stored.get("format", 0) > FORMAT:
         raise UserError(f"{folder} was made by a newer hashprompt; update to resume it.")
     planned = plan(**values)
-    planned = replace(planned, preset=stored["preset"])
+    planned = replace(planned, preset=preset)
     parts = _prepare(planned)
-    for name, value in stored["protocol"].items():
+    for name, value in protocol.items():
         if parts[0][name] != value:
             raise UserError(
                 f"Cannot resume {folder}: {name} is {str(parts[0][name])[:60]} now and was "
@@ -211,15 +231,18 @@ def _launch(options: RunOptions) -> Fabric:
     except Exception as error:  # Lightning raises many types for hardware that is not there
         raise UserError(
             f"Cannot use device={options.device}, devices={options.devices}, precision="
-            f"{options.precision} here: {str(error).splitlines()[0]}"
+            f"{options.precision} here: {str(error).splitlines()[0]} With device=auto it takes "
+            "what is there."
         ) from error
     return fabric
 
 
 def _make_folder(folder: Path, overwrite: bool) -> None:
     try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            ours = (folder / "config.json").is_file()
+        # A kill while config.json was written leaves its beginning: nothing to protect.
+        left_over = ".config.json."
+        if folder.is_dir() and any(not p.name.startswith(left_over) for p in folder.iterdir()):
+            ours = _is_run(folder)
             if not overwrite or not ours:
                 what = "a run is there" if ours else "it exists and is not a run directory"
                 way = "`hashprompt resume` goes on with it, --overwrite replaces it"
@@ -230,8 +253,17 @@ def _make_folder(folder: Path, overwrite: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"Cannot create {folder}: {error.strerror}. Choose another --out."
+            f"Cannot create {folder}: {error.strerror or error}. Choose another --out."
         ) from error
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether we made this folder: other programs keep a `config.json` too."""
+    try:
+        stored = json.loads((folder / "config.json").read_text())
+        return {"format", "method", "protocol"} <= stored.keys()
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _carry_out(
@@ -267,4 +299,4 @@ def _carry_out(
     if fabric.is_global_zero:
         write_json(folder / "result.json", data)
     fabric.barrier()
-    return Result(folder, data)
+    return Result(folder, data, fabric.is_global_zero)

@@ -18,9 +18,7 @@ class Options(BaseModel):
 G = TypeVar("G", bound=Options)
 
 
-def split_options(
-    values: Mapping[str, Any], *groups: type[Options]
-) -> tuple[dict[str, Any], ...]:
+def split_options(values: Mapping[str, Any], *groups: type[Options]) -> tuple[dict[str, Any], ...]:
     """Hand each value to the group that knows its name.
 
     Raises:
@@ -39,7 +37,9 @@ def build(group: type[G], values: Mapping[str, Any]) -> G:
         return group(**values)
     except ValidationError as error:
         problems = "; ".join(
-            f"{'.'.join(map(str, e['loc'])) or 'options'}={e['input']!r}: {e['msg']}"
+            f"{'.'.join(map(str, e['loc']))}={e['input']!r}: {e['msg']}"
+            if e["loc"]
+            else e["msg"].removeprefix("Value error, ")  # a rule over several options
             for e in error.errors()
         )
         raise UserError(f"Invalid option: {problems}.") from error
@@ -48,6 +48,6 @@ def build(group: type[G], values: Mapping[str, Any]) -> G:
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """The message for a name that does not exist."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     hint = f"Did you mean {', '.join(f'`{n}`' for n in near)}?" if near else ""
     return f"Unknown {kind} `{name}`. {hint or 'Known: ' + ', '.join(names) + '.'}"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -77,7 +78,7 @@ def load_backbone(name: str, image_size: int | None = None) -> LoadedBackbone:
 def available_backbones() -> dict[str, str]:
     """Backbones by name, with a sentence each, for listings."""
     return {
-        NANO: "embedded, 6 blocks of width 128 at 32 px, pretrained on drawings: a toy, no download",
+        NANO: "embedded: 6 blocks, width 128, 32 px, pretrained on drawings; a toy, no download",
         "TIMM_NAME": "any timm ViT with a class token, downloaded from its hub on first use",
         "FILE": "a local .safetensors, .pth or .npz file; architecture from the file or ARCH@FILE",
     }
@@ -100,11 +101,13 @@ def _nano_file() -> Path:
 def _from_hub(name: str) -> tuple[VisionTransformer, dict[str, Any]]:
     base = name.removeprefix("hf-hub:")
     if base == name and not timm.is_model(name):
-        close = timm.list_models(f"*{name.split('.')[0].split('_')[0]}*", module="vision_transformer")
+        close = timm.list_models(
+            f"*{name.split('.')[0].split('_')[0]}*", module="vision_transformer"
+        )
         hint = f" Some timm names: {', '.join(close[:4])}." if close else ""
         raise UserError(f"Unknown backbone `{name}`. {HOW_TO_NAME}{hint}")
     try:
-        vit = timm.create_model(name, pretrained=True, num_classes=0)
+        vit = _create(name, pretrained=True)
     except (OSError, RuntimeError, ValueError) as error:
         raise UserError(
             f"Could not get the weights of `{name}`: {str(error).splitlines()[0]}. With a "
@@ -112,6 +115,11 @@ def _from_hub(name: str) -> tuple[VisionTransformer, dict[str, Any]]:
             f"pass `{base.split('.')[0]}@FILE`."
         ) from error
     return vit, dict(vit.pretrained_cfg)
+
+
+def _create(name: str, pretrained: bool = False) -> Any:
+    """A timm model without classifier (whose attributes timm does not type)."""
+    return timm.create_model(name, pretrained=pretrained, num_classes=0)
 
 
 def _from_file(path: Path, architecture: str | None) -> tuple[VisionTransformer, dict[str, Any]]:
@@ -131,7 +139,7 @@ def _from_npz(path: Path, architecture: str | None) -> tuple[VisionTransformer, 
     """Google's original format, which timm reads; it never holds the architecture's name."""
     if architecture is None:
         raise UserError(f"An .npz file does not name its architecture. Pass ARCHITECTURE@{path}.")
-    vit = timm.create_model(architecture, num_classes=0)
+    vit = _create(architecture)
     try:
         with np.load(path, allow_pickle=False) as stored:
             if "cls" not in stored:
@@ -159,7 +167,9 @@ def _read_state(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     for key in ("model", "state_dict"):
         if isinstance(state, dict) and isinstance(state.get(key), dict):
             state = state[key]
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+    if not isinstance(state, dict) or not all(
+        isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()
+    ):
         raise UserError(f"{path} is not a file of weights: expected a table of named tensors.")
     return state, {}
 
@@ -177,12 +187,13 @@ def _build(
 ) -> tuple[VisionTransformer, dict[str, Any]]:
     """An empty model for the file, from what the user said, the file says, or its shapes."""
     if architecture is None and "architecture" in metadata:
-        vit = VisionTransformer(**json.loads(metadata["architecture"]), num_classes=0)
-        return vit, {key: json.loads(metadata[key]) for key in ("mean", "std")}
+        with suppress(ValueError, TypeError, KeyError):  # another program's idea of that field
+            vit = VisionTransformer(**json.loads(metadata["architecture"]), num_classes=0)
+            return vit, {key: json.loads(metadata[key]) for key in ("mean", "std")}
     name = architecture or metadata.get("arch", "").removeprefix("timm ").strip()
     if not name or not timm.is_model(name):
         name = _architecture_of(state, path)
-    vit = timm.create_model(name, num_classes=0)
+    vit = _create(name)
     return vit, dict(vit.pretrained_cfg)
 
 
@@ -232,5 +243,5 @@ def _resize(vit: VisionTransformer, image_size: int | None) -> int:
         raise UserError(
             f"Image size {image_size} is not a multiple of the patch size {patch}. Try {near}."
         )
-    vit.set_input_size(img_size=image_size)
+    vit.set_input_size(img_size=(image_size, image_size))
     return image_size

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from hashprompt import benchmark
@@ -40,15 +41,23 @@ def common(
 
 @app.command()
 def run(
-    method: Annotated[str, typer.Option("--method", "-m", help="See `methods`.")] = "hash",
+    method: Annotated[
+        str | None, typer.Option("--method", "-m", help="See `methods`; default `hash`.")
+    ] = None,
     stream: Annotated[
-        str, typer.Option("--stream", "-s", help="See `streams`, or `npz:FILE`.")
-    ] = "glyphs",
+        str | None,
+        typer.Option("--stream", "-s", help="See `streams`, or `npz:FILE`; default `glyphs`."),
+    ] = None,
     backbone: Annotated[
-        str, typer.Option("--backbone", "-b", help="`nano`, a timm name, a file or `ARCH@FILE`.")
-    ] = "nano",
-    preset: Annotated[str, typer.Option(help="`paper` (faithful) or `best` (ours).")] = "paper",
-    seed: Annotated[int, typer.Option(help="Class order, initial values, batches: all chance.")] = 0,
+        str | None,
+        typer.Option("--backbone", "-b", help="`nano` (default), a timm name, FILE or ARCH@FILE."),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="`paper` (faithful, default) or `best` (ours).")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Class order, initial values, batches: all chance.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="An option, may be repeated: `top_k=3`."),
@@ -56,7 +65,9 @@ def run(
     config: Annotated[
         Path | None, typer.Option(help="YAML file with any of these settings and options.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run directory.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run directory; default `runs/METHOD-STREAM-SEED`.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace the run that is in `--out`.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -72,19 +83,19 @@ def run(
 
     All options of a method: `hashprompt methods hash`.
     """
-    given: dict[str, Any] = {
+    given = {
         "method": method,
         "stream": stream,
         "backbone": backbone,
         "preset": preset,
         "seed": seed,
     }
-    options = _read_config(config, given) if config else {}
+    options = _read_config(config) if config else {}
+    settings = {k: options.pop(k) for k in given if k in options}
+    settings |= {k: v for k, v in given.items() if v is not None}
     options |= dict(_parse_setting(item) for item in set_ or [])
-    planned = benchmark.plan(**given, options=options)
-    name = f"{planned.method}-{Path(planned.stream.removeprefix('npz:')).stem}-{planned.seed}"
-    result = benchmark.execute(planned, out or Path("runs") / name, overwrite, quiet)
-    _show(result)
+    planned = benchmark.plan(**settings, options=options)
+    _show(benchmark.execute(planned, out, overwrite, quiet))
 
 
 @app.command()
@@ -99,7 +110,7 @@ def resume(
 @app.command()
 def report(folder: Annotated[Path, typer.Argument(help="A finished run.")]) -> None:
     """Write `report.html` and the figures of a run anew."""
-    console.print(f"Report: {benchmark.load_result(folder).report()}", highlight=False)
+    _say_report(benchmark.load_result(folder))
 
 
 @app.command()
@@ -173,27 +184,24 @@ def _parse_setting(item: str) -> tuple[str, Any]:
         raise UserError(f"`--set {item}`: expected KEY=VALUE, e.g. --set top_k=3.")
     try:
         return name.strip(), yaml.safe_load(value)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2020-99-99
         raise UserError(f"`--set {item}`: the value cannot be read.") from error
 
 
-def _read_config(path: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """Options of a YAML file. Its method, stream, … are put into `given`, unless given already."""
+def _read_config(path: Path) -> dict[str, Any]:
     try:
         values = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
         raise UserError(f"Cannot read {path} as YAML: {str(error).splitlines()[0]}.") from error
     if not isinstance(values, dict):
         raise UserError(f"{path} must hold `name: value` lines, e.g. `method: hash`.")
-    standing = {"method": "hash", "stream": "glyphs", "backbone": "nano", "preset": "paper", "seed": 0}
-    for name, default in standing.items():
-        if name in values and given[name] == default:
-            given[name] = values[name]
-    return {k: v for k, v in values.items() if k not in standing}
+    return values
 
 
 def _show(result: benchmark.Result) -> None:
     """The table at the end of a run, and where to look further."""
+    if not result.reporter:
+        return
     table = Table("after task", "average", "new classes", "task inference", title="Accuracy, %")
     for entry in result.data["after_task"]:
         cells = [entry[k] for k in ("average", "new_classes", "task_inference")]
@@ -201,7 +209,12 @@ def _show(result: benchmark.Result) -> None:
     console.print(table)
     metrics = (f"{k} {v:.2f}" for k, v in result.metrics.items() if v is not None)
     console.print("  ".join(metrics), style="bold")
-    console.print(f"Report: {result.report()}", highlight=False)
+    _say_report(result)
+
+
+def _say_report(result: benchmark.Result) -> None:
+    # No wrapping and no markup: a path must come out as it is, to be copied.
+    console.print(f"Report: {result.report()}", highlight=False, markup=False, soft_wrap=True)
 
 
 def main() -> None:
@@ -211,8 +224,5 @@ def main() -> None:
     except UserError as error:
         if "--debug" in sys.argv:
             raise
-        errors.print(f"[red]Error:[/red] {error}", highlight=False, markup=True)
+        errors.print(f"[red]Error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        errors.print("Stopped at once. Go on from the last save with: hashprompt resume RUN")
-        sys.exit(130)

@@ -19,6 +19,7 @@ from hashprompt.errors import UserError
 from hashprompt.options import Options, unknown
 
 Scenario = Literal["class", "domain"]
+MOST_CLASSES = 10**6  # a larger label is no class number but a mistake
 
 
 class StreamOptions(Options):
@@ -29,7 +30,9 @@ class StreamOptions(Options):
     train_per_class: int | None = Field(None, ge=1, description="at most so many training images")
     test_per_class: int | None = Field(None, ge=1, description="at most so many test images")
     class_order: Literal["shuffled", "natural"] = Field("shuffled", description="order of arrival")
-    order_seed: int | None = Field(None, description="seed of the shuffle; default: the run's seed")
+    order_seed: int | None = Field(
+        None, ge=-(2**63), lt=2**63, description="seed of the shuffle; default: the run's seed"
+    )
     holdout: float = Field(
         0.0,
         ge=0,
@@ -70,7 +73,7 @@ EMBEDDED: dict[str, tuple[Callable[[], Source], str]] = {
 }
 
 # What suits small data and the toy ViT: the paper's 50 epochs are for ViT-B on full benchmarks.
-SUGGESTED: dict[str, dict[str, int]] = dict.fromkeys(EMBEDDED, {"epochs": 8, "batch_size": 64})
+SUGGESTED: dict[str, dict[str, int]] = {n: {"epochs": 8, "batch_size": 64} for n in EMBEDDED}
 
 
 def available_streams() -> dict[str, str]:
@@ -91,6 +94,11 @@ def load_stream(name: str, options: StreamOptions, seed: int) -> Stream:
     train, test = source.train, source.test
     if options.holdout:
         train, test = _hold_out(train, options.holdout)
+        if not len(test):
+            raise UserError(
+                "holdout needs classes of two or more training images; here each has one. Use "
+                "holdout=0."
+            )
     train = _relabel(_limit(train, options.train_per_class), order)
     test = _relabel(_limit(test, options.test_per_class), order)
     if source.domain_names:
@@ -130,22 +138,18 @@ def _cached_source(name: str) -> Source:
     version = tensor_hash(*(inspect.getsource(module) for module in (draw, embedded)))[:12]
     tensors = cached("sources", f"{name}-{version}", lambda: _to_tensors(EMBEDDED[name][0]()))
     about = json.loads(bytes(tensors["about"].tolist()))
-    tables = [
+    train, test = (
         ImageTable(tensors[f"{s}.images"], tensors[f"{s}.labels"], tensors.get(f"{s}.domains"))
         for s in ("train", "test")
-    ]
-    return Source(
-        about["name"],
-        *tables,
-        tuple(about["class_names"]),
-        about["tasks"],
-        tuple(about["domain_names"]),
-        about["flip"],
     )
+    names, domains = tuple(about["class_names"]), tuple(about["domain_names"])
+    return Source(about["name"], train, test, names, about["tasks"], domains, about["flip"])
 
 
 def _to_tensors(source: Source) -> dict[str, Tensor]:
-    about = {k: getattr(source, k) for k in ("name", "class_names", "tasks", "domain_names", "flip")}
+    about = {
+        k: getattr(source, k) for k in ("name", "class_names", "tasks", "domain_names", "flip")
+    }
     tensors = {"about": torch.tensor(list(json.dumps(about).encode()), dtype=torch.uint8)}
     for split in ("train", "test"):
         table: ImageTable = getattr(source, split)
@@ -162,23 +166,29 @@ def _from_npz(path: Path) -> Source:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in stored.files}
     except Exception as error:  # zip, header and pickle problems come as many types
-        raise UserError(f"{path} cannot be read as an .npz file ({error}).") from error
+        raise UserError(
+            f"{path} cannot be read as an .npz file ({error}). Write it with "
+            "numpy.savez(FILE, x_train=…, y_train=…, x_test=…, y_test=…)."
+        ) from error
     missing = [k for k in ("x_train", "y_train", "x_test", "y_test") if k not in arrays]
     if missing:
-        raise UserError(f"{path} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'none'}.")
-    tables = [_table(arrays[f"x_{s}"], arrays[f"y_{s}"], path, s) for s in ("train", "test")]
-    count = int(max((t.labels.max() for t in tables if len(t)), default=torch.tensor(-1))) + 1
+        raise UserError(
+            f"{path} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'none'}."
+        )
+    train, test = (_table(arrays[f"x_{s}"], arrays[f"y_{s}"], path, s) for s in ("train", "test"))
+    count = max((int(t.labels.max()) + 1 for t in (train, test) if len(t)), default=0)
     names = arrays.get("names")
-    if names is None or len(names) < count:
+    if names is None or names.ndim != 1 or len(names) < count:
         names = np.arange(count).astype(str)
-    classes = len(torch.unique(tables[0].labels))
-    return Source(path.stem, *tables, tuple(map(str, names)), tasks=min(10, max(classes, 1)))
+    classes = len(torch.unique(train.labels))
+    return Source(path.stem, train, test, tuple(map(str, names)), tasks=min(10, max(classes, 1)))
 
 
 def _table(images: np.ndarray, labels: np.ndarray, path: Path, split: str) -> ImageTable:
     if images.ndim == 3:
         images = np.repeat(images[..., None], 3, axis=-1)
-    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
+    fits = images.ndim == 4 and images.shape[-1] == 3 and 0 not in images.shape[1:]
+    if not fits or images.dtype != np.uint8:
         raise UserError(
             f"x_{split} of {path} is {images.dtype} {images.shape}; expected uint8 (N, H, W, 3) "
             "or (N, H, W)."
@@ -188,8 +198,11 @@ def _table(images: np.ndarray, labels: np.ndarray, path: Path, split: str) -> Im
             f"y_{split} of {path} is {labels.dtype} {labels.shape}; expected one whole number for "
             f"each of the {len(images)} images."
         )
-    if len(labels) and labels.min() < 0:
-        raise UserError(f"y_{split} of {path} holds negative labels.")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < MOST_CLASSES:
+        raise UserError(
+            f"y_{split} of {path} holds labels from {labels.min()} to {labels.max()}. Number the "
+            "classes from 0."
+        )
     pixels = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
     return ImageTable(pixels, torch.from_numpy(labels.astype(np.int64)))
 
@@ -198,12 +211,15 @@ def _check(source: Source) -> None:
     if not len(source.train) or not len(source.test):
         raise UserError(
             f"Stream `{source.name}` is empty: {len(source.train)} training and "
-            f"{len(source.test)} test images."
+            f"{len(source.test)} test images. Both are needed."
         )
     never = set(source.test.labels.tolist()) - set(source.train.labels.tolist())
     if never:
         names = ", ".join(source.class_names[c] for c in sorted(never)[:5])
-        raise UserError(f"Classes in the test images but not in the training images: {names}.")
+        raise UserError(
+            f"Classes in the test images but not in the training images: {names}. Add training "
+            "images of them or leave out their test images."
+        )
 
 
 def _class_order(source: Source, options: StreamOptions, seed: int) -> Tensor:
@@ -231,12 +247,14 @@ def _limit(table: ImageTable, per_class: int | None) -> ImageTable:
 
 
 def _hold_out(train: ImageTable, share: float) -> tuple[ImageTable, ImageTable]:
-    """Split training images: the last share of each class is held out (at least one image)."""
+    """Split training images: the last share of each class is held out."""
     groups = train.labels if train.domains is None else train.domains * 10**6 + train.labels
     held = torch.zeros(len(train), dtype=torch.bool)
     for group in torch.unique(groups):
         rows = (groups == group).nonzero()[:, 0]
-        held[rows[len(rows) - max(1, round(share * len(rows))) :]] = len(rows) > 1
+        # One image at least for each side; a class of a single image stays in training.
+        count = min(len(rows) - 1, max(1, round(share * len(rows))))
+        held[rows[len(rows) - count :]] = True
     return train.select(~held), train.select(held)
 
 
@@ -255,7 +273,10 @@ def _by_class(
     """Cut the order of classes into runs as equal as can be."""
     count = options.tasks or min(source.tasks, classes)
     if count > classes:
-        raise UserError(f"{count} tasks of at least one class each, but only {classes} classes.")
+        raise UserError(
+            f"{count} tasks of at least one class each, but only {classes} classes. Use tasks="
+            f"{classes} or fewer."
+        )
     tasks = []
     for index, chunk in enumerate(torch.arange(classes).tensor_split(count)):
         rows = [torch.isin(table.labels, chunk) for table in (train, test)]
@@ -271,7 +292,8 @@ def _by_domain(
     count = options.tasks or len(source.domain_names)
     if count > len(source.domain_names):
         raise UserError(f"{count} tasks, but the stream has {len(source.domain_names)} domains.")
-    assert train.domains is not None and test.domains is not None
+    assert train.domains is not None
+    assert test.domains is not None
     return tuple(
         TaskData(
             d,

@@ -67,7 +67,11 @@ class Views:
         theta[:, 1, 1], theta[:, 1, 2] = high, middle_y
         grid = F.affine_grid(theta.to(images.device), [count, 3, size, size], align_corners=False)
         pixels = F.grid_sample(
-            images.float() / 255, grid, mode="bicubic", padding_mode="reflection", align_corners=False
+            images.float() / 255,
+            grid,
+            mode="bicubic",
+            padding_mode="reflection",
+            align_corners=False,
         )
         return self._normalise(pixels.clamp(0, 1))
 

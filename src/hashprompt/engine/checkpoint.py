@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,15 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees the old content or all of the new."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise UserError(
             f"Could not write {path}: {error.strerror or error}. Free some space or make the "
             "folder writable; what was saved before is intact."
@@ -50,7 +53,6 @@ class Checkpoints:
 
     def save(self, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
         """Save a checkpoint: the JSON, written last, holds the checksum of the tensors."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         number = max(self._numbers(), default=0) + 1
         content = save_tensors({k: v.detach().cpu().contiguous() for k, v in tensors.items()})
         write_atomically(self.folder / f"tensors-{number:06d}.safetensors", content)

@@ -33,7 +33,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-class Interrupted(UserError):
+class Interrupted(UserError):  # noqa: N818 (a request, not an error)
     """The user asked to stop; the state is saved."""
 
 
@@ -149,7 +149,7 @@ class Runner:
         bare = OPTIMIZERS[phase.optimizer](phase.groups)
         _load_optimizer(bare, optimizer_state)
         rates = [group["lr"] for group in phase.groups]
-        optimizer = self.fabric.setup_optimizers(bare)
+        optimizer: Any = self.fabric.setup_optimizers(bare)
         position, images = self.position, 0
         for epoch in range(position["epoch"], phase.epochs):
             factor = learning_rate_factor(phase.schedule, epoch, phase.epochs)
@@ -202,12 +202,15 @@ class Runner:
 
     def _step(self, phase: Phase, batch: Batch, optimizer: Any) -> float:
         assert phase.step is not None
+        counted = [tensor.clone() for tensor in self.method.accumulators()]
         optimizer.zero_grad()
         with self.fabric.autocast():
             losses = phase.step(batch)
         loss = torch.stack(list(losses.values())).sum()
         value = float(loss.detach())
         if not math.isfinite(value):
+            for tensor, before in zip(self.method.accumulators(), counted, strict=True):
+                tensor.copy_(before)  # the step is not taken, so its images do not count
             self._stop_for_nan(phase, losses, optimizer)
         if loss.requires_grad:
             self.fabric.backward(loss)
@@ -225,7 +228,12 @@ class Runner:
         if self.fabric.world_size > 1:
             for parameter in parameters:
                 if parameter.grad is not None:
-                    parameter.grad.copy_(self.fabric.all_reduce(parameter.grad, reduce_op="mean"))
+                    parameter.grad.copy_(self._all_reduce(parameter.grad, "mean"))
+
+    def _all_reduce(self, tensor: Tensor, how: str) -> Tensor:
+        reduced = self.fabric.all_reduce(tensor, reduce_op=how)
+        assert isinstance(reduced, Tensor)
+        return reduced
 
     def _own_share(self, rows: Tensor) -> Tensor:
         world, rank = self.fabric.world_size, self.fabric.global_rank
@@ -247,33 +255,43 @@ class Runner:
         """Un-prompted features (N, D) of the clean view: computed once ever, kept on disk."""
         view = json.dumps([self.views.to_dict(), self.options.precision])
         key = tensor_hash(self.backbone.weights_sha256, view, table.images)
-        made = cached("features", key, lambda: {"x": self.map_clean(table, self.backbone.model)})
+        # Not shared among devices: one of them may find the file while another does not.
+        model = self.backbone.model
+        made = cached("features", key, lambda: {"x": self.map_clean(table, model, shared=False)})
         return made["x"].to(self.fabric.device)
 
     @torch.no_grad()
-    def map_clean(self, table: ImageTable, function: Callable[[Tensor], Tensor]) -> Tensor:
+    def map_clean(
+        self, table: ImageTable, function: Callable[[Tensor], Tensor], shared: bool = True
+    ) -> Tensor:
         """`function` over the clean view, in batches shared among the devices; (N, …) float."""
         size = self.options.eval_batch_size
+        shared = shared and self.fabric.world_size > 1
         outputs = []
         for number, rows in enumerate(torch.arange(len(table)).split(size)):
             self._check_stop()
-            if number % self.fabric.world_size == self.fabric.global_rank:
+            if not shared or number % self.fabric.world_size == self.fabric.global_rank:
                 images = self.views.clean(table.images[rows].to(self.fabric.device))
                 with self.fabric.autocast():
                     outputs.append(function(images).float())
-        return self._gather(outputs, -(-len(table) // size), len(table))
+        whole = self._gather(outputs, len(table)) if shared else torch.cat(outputs)
+        if not whole.isfinite().all():
+            raise UserError(
+                f"Features are not finite in task {self.position['task'] + 1}: training diverged. "
+                "Try a smaller lr, precision=32 or clip=1."
+            )
+        return whole
 
-    def _gather(self, own: list[Tensor], batches: int, count: int) -> Tensor:
+    def _gather(self, own: list[Tensor], count: int) -> Tensor:
         """All batches in order, when each device did every world-size-th one."""
-        world = self.fabric.world_size
-        if world == 1:
-            return torch.cat(own)
-        size = self.options.eval_batch_size
-        shape = self.fabric.broadcast(tuple(own[0].shape[1:]) if own else None)
-        whole = torch.zeros(-(-batches // world), size, *shape, device=self.fabric.device)
+        world, size = self.fabric.world_size, self.options.eval_batch_size
+        shape: tuple[int, ...] = self.fabric.broadcast(tuple(own[0].shape[1:]) if own else ())
+        rounds = math.ceil(count / size / world)
+        whole = torch.zeros(rounds, size, *shape, device=self.fabric.device)
         for number, output in enumerate(own):
             whole[number, : len(output)] = output
-        shared = self.fabric.all_gather(whole)  # (world, batches per device, size, …)
+        shared = self.fabric.all_gather(whole)  # (world, rounds, size, …)
+        assert isinstance(shared, Tensor)
         return shared.transpose(0, 1).flatten(0, 2)[:count]
 
     def _evaluate(self, learned: int) -> int:
@@ -358,7 +376,7 @@ class Runner:
         """Many devices: what each counted goes to the first one."""
         if self.fabric.world_size > 1:
             for counted in self.method.accumulators():
-                total = self.fabric.all_reduce(counted.clone(), reduce_op="sum")
+                total = self._all_reduce(counted.clone(), "sum")
                 counted.copy_(total if self.fabric.is_global_zero else torch.zeros_like(total))
 
     def _restore(self) -> dict[str, Tensor]:
@@ -397,6 +415,11 @@ class Runner:
             before = {}
         try:
             yield
+        except KeyboardInterrupt as error:
+            raise Interrupted(
+                "Stopped at once. Go on from the last save with: "
+                f"hashprompt resume {self.checkpoints.folder.parent}"
+            ) from error
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

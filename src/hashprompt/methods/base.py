@@ -139,6 +139,13 @@ class Method(nn.Module):
         raise NotImplementedError
 
 
+def blocks_of(layers: tuple[int, ...], backbone: Backbone) -> list[int]:
+    """0-based blocks for the option `layers`, which counts from 1."""
+    if not all(1 <= layer <= backbone.depth for layer in layers):
+        raise UserError(f"layers={list(layers)}: this backbone has blocks 1–{backbone.depth}.")
+    return [layer - 1 for layer in layers]
+
+
 METHODS: dict[str, tuple[type[Method], type[MethodConfig]]] = {}
 
 

@@ -15,6 +15,7 @@ from hashprompt.methods.base import (
     Phase,
     Prediction,
     TaskView,
+    blocks_of,
     parameter_count,
     register,
 )
@@ -45,7 +46,7 @@ class Finetune(Method):
     def __init__(self, config: FinetuneConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.config = config
-        blocks = [layer - 1 for layer in config.layers]
+        blocks = blocks_of(config.layers, backbone)
         self.pool = PromptPool(config.experts, blocks, config.prompt_length, backbone.dim)
         self.router = Routers(backbone.dim, config.experts, 1, "uniform")
         self.router.add(copy_last=False)

@@ -5,6 +5,7 @@ each image, and a modulator with a memory: experts that earlier tasks used most 
 penalty (HDR) and smaller updates (HGM).
 """
 
+from functools import partial
 from typing import Literal
 
 import torch
@@ -12,8 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.errors import UserError
-from hashprompt.methods.base import Batch, MethodInfo, Phase, TaskView, register
+from hashprompt.methods.base import Batch, MethodInfo, Phase, TaskView, blocks_of, register
 from hashprompt.methods.pipeline import PromptConfig, PromptPipeline
 from hashprompt.parts import history as usage
 from hashprompt.parts.growing import grow_buffer
@@ -90,9 +90,7 @@ class Hash(PromptPipeline):
 
     def __init__(self, config: HashConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        if not all(1 <= layer <= backbone.depth for layer in config.layers):
-            raise UserError(f"layers={config.layers}: this backbone has blocks 1–{backbone.depth}.")
-        blocks = [layer - 1 for layer in config.layers]
+        blocks = blocks_of(config.layers, backbone)
         length = config.prompt_length // (1 if config.len_mode == "per_half" else 2)
         decisions = 1 if config.router_scope == "global" else len(blocks)
         self.pool = PromptPool(config.experts, blocks, length, backbone.dim)
@@ -128,8 +126,8 @@ class Hash(PromptPipeline):
             weights = self._route(entering, task, position).weights
             return self.pool.mix_at(position, weights[:, 0])
 
-        positions = enumerate(self.pool.layers)
-        return Injection(prefix={layer: (lambda x, i=i: at(i, x)) for i, layer in positions})
+        layers = enumerate(self.pool.layers)
+        return Injection(prefix={layer: partial(at, position) for position, layer in layers})
 
     def _route(self, tokens: Tensor, task: Tensor | None, decision: int) -> Routing:
         """Choose and weight the experts of each image.

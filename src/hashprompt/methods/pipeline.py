@@ -6,7 +6,7 @@ this family only says how it makes its prompts.
 """
 
 from functools import cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -54,8 +54,9 @@ class HeadsConfig(MethodConfig):
         None, ge=1, description="pseudo-features per class and epoch; default 5·batch_size"
     )
     voters: tuple[Literal["head", "plain"], ...] = Field(
-        (), description="classifiers whose log-probabilities are added to the final one: the "
-        "trained head, the discriminant of plain features"
+        (),
+        description="classifiers whose log-probabilities are added to the final one: the "
+        "trained head, the discriminant of plain features",
     )
     shrinkage: float = Field(0.05, ge=0, le=1, description="a: a class's own covariance in Σ'")
     ridge: float = Field(0.01, gt=0, description="diagonal added to Σ', share of its mean")
@@ -82,7 +83,7 @@ class PromptConfig(HeadsConfig):
 class Pipeline(Method):
     """Everything of the pipeline but the prompts themselves."""
 
-    keeps = ("cells.", "plain_stats.", "prompted_stats.")
+    keeps: ClassVar[tuple[str, ...]] = ("cells.", "plain_stats.", "prompted_stats.")
     config: HeadsConfig
 
     def __init__(self, config: HeadsConfig, backbone: Backbone) -> None:
@@ -163,7 +164,9 @@ class Pipeline(Method):
             target = torch.full_like(batch.labels, task.index)
             return {"tii": F.cross_entropy(logits, target)}
         allowed = self.cells.task == task.index
-        return {"tii": masked_cross_entropy(logits, self.cells.of(batch.labels, task.index), allowed)}
+        return {
+            "tii": masked_cross_entropy(logits, self.cells.of(batch.labels, task.index), allowed)
+        }
 
     def _alignment(self, name: str, head: nn.Module, stats: ClassGaussians, lr: float) -> Phase:
         """TAP (and its TII twin): cross-entropy over all seen classes on pseudo-features."""
@@ -173,8 +176,10 @@ class Pipeline(Method):
         samples = config.align_samples or default
         target = self.cells.label
         if is_tii:
-            target = self.cells.task if config.tii_target == "task" else torch.arange(
-                len(self.cells.label), device=self.device
+            target = (
+                self.cells.task
+                if config.tii_target == "task"
+                else torch.arange(len(self.cells.label), device=self.device)
             )
 
         @cache  # the factors serve all epochs; made on first use, when the statistics are there

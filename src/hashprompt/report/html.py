@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import shlex
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -11,6 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from hashprompt.engine.checkpoint import write_atomically
 from hashprompt.report import ResultData, read_result
 from hashprompt.report.figures import FIGURES, render
 
@@ -89,10 +89,10 @@ def write_report(run_dir: Path) -> Path:
         light = render(partial(draw, result))
         dark = render(partial(draw, result), dark=True)
         if light and dark:
-            _write(run_dir / "figures" / f"{name}.png", light)
+            write_atomically(run_dir / "figures" / f"{name}.png", light)
             figures.append(_figure(name, light, dark))
     page = run_dir / "report.html"
-    _write(page, render_page(result, figures).encode())
+    write_atomically(page, render_page(result, figures).encode())
     return page
 
 
@@ -137,14 +137,6 @@ def reproduce_command(config: dict[str, Any]) -> str:
         for name, value in config.get("options", {}).items()
     ]
     return " ".join(["hashprompt run", *flags, *options])
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace a file in one step, so that a reader never meets half of it."""
-    path.parent.mkdir(exist_ok=True)
-    partial_path = path.with_name(f".{path.name}.{os.getpid()}")
-    partial_path.write_bytes(content)
-    partial_path.replace(path)
 
 
 def _metrics(metrics: dict[str, float | None]) -> Iterable[str]:

@@ -45,12 +45,12 @@ class Learned:
         self.widths: list[int] = []  # number of classes it could answer after each task
         evaluate = self.runner._evaluate
 
-        def watched(task: int) -> int:
+        def watched(task: int) -> None:
             state = self.method.state_dict()
             self.snapshots.append({k: v.clone() for k, v in state.items()})
             images = self.runner.views.clean(self.runner.stream.tasks[0].test.images[:2])
             self.widths.append(self.logits(images).shape[1])
-            return evaluate(task)
+            evaluate(task)
 
         self.runner._evaluate = watched  # type: ignore[method-assign]
         self.log = self.runner.run()

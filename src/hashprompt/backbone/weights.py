@@ -1,5 +1,6 @@
 """Where the frozen weights come from: the embedded nano, a local file or a timm hub name."""
 
+import difflib
 import hashlib
 import json
 from contextlib import suppress
@@ -101,10 +102,9 @@ def _nano_file() -> Path:
 def _from_hub(name: str) -> tuple[VisionTransformer, dict[str, Any]]:
     base = name.removeprefix("hf-hub:")
     if base == name and not timm.is_model(name):
-        close = timm.list_models(
-            f"*{name.split('.')[0].split('_')[0]}*", module="vision_transformer"
-        )
-        hint = f" Some timm names: {', '.join(close[:4])}." if close else ""
+        names = [NANO, *timm.list_models(module="vision_transformer")]
+        close = difflib.get_close_matches(name, names, n=4, cutoff=0.5)
+        hint = f" Did you mean {', '.join(f'`{n}`' for n in close)}?" if close else ""
         raise UserError(f"Unknown backbone `{name}`. {HOW_TO_NAME}{hint}")
     try:
         vit = _create(name, pretrained=True)

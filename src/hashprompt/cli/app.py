@@ -190,9 +190,10 @@ def _parse_setting(item: str) -> tuple[str, Any]:
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"Cannot read {path} as YAML: {str(error).splitlines()[0]}.") from error
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: bytes that are no text
+        reason = " ".join(str(error).split())
+        raise UserError(f"Cannot read {path} as YAML: {reason}.") from error
     if not isinstance(values, dict):
         raise UserError(f"{path} must hold `name: value` lines, e.g. `method: hash`.")
     return values

@@ -161,7 +161,7 @@ def _to_tensors(source: Source) -> dict[str, Tensor]:
 
 def _from_npz(path: Path) -> Source:
     if not path.is_file():
-        raise UserError(f"No file at {path}. Give npz:FILE with x_train, y_train, x_test, y_test.")
+        raise UserError(f"No file `{path}`. Give npz:FILE with x_train, y_train, x_test, y_test.")
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in stored.files}

@@ -87,7 +87,8 @@ class Runner:
             "diagnostics": [],
             "timings": [],
         }
-        self._saved_at = time.monotonic()
+        self._clock: dict[str, Any] = {}  # the entry of the log that time goes to
+        self._since = self._saved_at = time.monotonic()
         self._stop = False
         backbone.model.to(fabric.device)
         method.to(fabric.device)
@@ -114,38 +115,40 @@ class Runner:
             self._advance(data.index, 0)
         phases = self.method.phases(task)
         for number in range(self.position["phase"], len(phases)):
-            phase, started = phases[number], time.monotonic()
+            phase = phases[number]
+            self._start_clock(data.index, phase.name)
             seed_everything(self.seed, data.index, phase.name)
             if phase.work is not None:
                 self.progress.phase(data.index, phase.name, 0)
                 phase.work()
-                images = len(data.train)
+                self._clock["images"] += len(data.train)
             else:
-                images = self._train(phase, data, optimizer_state)
+                self._train(phase, data, optimizer_state)
             optimizer_state = {}
-            self._time(data.index, phase.name, started, images)
             self._advance(data.index, number + 1)
-        started = time.monotonic()
+        self._start_clock(data.index, "evaluate")
         self.method.end_task(task)
-        tested = self._evaluate(data.index)
-        self._time(data.index, "evaluate", started, tested)
+        self._evaluate(data.index)
         self.log["diagnostics"].append({"task": data.index, **self.method.diagnostics()})
         self._advance(data.index + 1, -1)
 
-    def _time(self, task: int, phase: str, started: float, images: int) -> None:
-        seconds = round(time.monotonic() - started, 3)
-        known = [e for e in self.log["timings"] if (e["task"], e["phase"]) == (task, phase)]
-        if known:  # the part of the phase before an interruption
-            known[0]["seconds"] += seconds
-            known[0]["images"] += images
-        else:
-            entry = {"task": task, "phase": phase, "seconds": seconds, "images": images}
-            self.log["timings"].append(entry)
+    def _start_clock(self, task: int, phase: str) -> None:
+        """Time from now on goes to this phase (on resume, to what it had before)."""
+        timings = self.log["timings"]
+        if not timings or (timings[-1]["task"], timings[-1]["phase"]) != (task, phase):
+            timings.append({"task": task, "phase": phase, "seconds": 0.0, "images": 0})
+        self._clock, self._since = timings[-1], time.monotonic()
+
+    def _stop_clock(self) -> None:
+        now = time.monotonic()
+        if self._clock:
+            self._clock["seconds"] = round(self._clock["seconds"] + now - self._since, 3)
+        self._since = now
 
     # Training. -----------------------------------------------------------------------------
 
-    def _train(self, phase: Phase, data: TaskData, optimizer_state: dict[str, Tensor]) -> int:
-        """Run a training phase from the current position; returns the images of this call."""
+    def _train(self, phase: Phase, data: TaskData, optimizer_state: dict[str, Tensor]) -> None:
+        """Run a training phase from the current position."""
         bare = OPTIMIZERS[phase.optimizer](phase.groups)
         _load_optimizer(bare, optimizer_state)
         rates = [group["lr"] for group in phase.groups]
@@ -161,13 +164,14 @@ class Runner:
                 self.progress.phase(data.index, phase.name, phase.epochs * steps, done)
             for step, batch in batches:
                 loss = self._step(phase, batch, optimizer)
-                images += len(batch.labels) * self.fabric.world_size
+                count = len(batch.labels) * self.fabric.world_size
+                images += count
+                self._clock["images"] += count
                 position.update(epoch=epoch, step=step + 1)
                 done = epoch * steps + step + 1
                 self.progress.step(done, images, f"{epoch + 1}/{phase.epochs}", loss)
                 self._save_if_due(optimizer)
             position.update(epoch=epoch + 1, step=0)
-        return images
 
     def _batches(
         self, phase: Phase, data: TaskData, epoch: int
@@ -294,8 +298,8 @@ class Runner:
         assert isinstance(shared, Tensor)
         return shared.transpose(0, 1).flatten(0, 2)[:count]
 
-    def _evaluate(self, learned: int) -> int:
-        """Test on every task learned so far; returns the number of test images."""
+    def _evaluate(self, learned: int) -> None:
+        """Test on every task learned so far."""
         self.method.eval()
         tasks = self.stream.tasks if self.method.info.joint else self.stream.tasks[: learned + 1]
         column = len(self.stream.tasks) - 1 if self.method.info.joint else learned
@@ -329,8 +333,8 @@ class Runner:
         if share["task"] is not None:
             told += f", task inference {share['task']:.1f} %"
         self.progress.say(told)
+        self._clock["images"] += counts["images"]
         self.method.train()
-        return counts["images"]
 
     @torch.no_grad()
     def _predictions(self, table: ImageTable) -> Iterator[tuple[Prediction, Tensor]]:
@@ -363,6 +367,7 @@ class Runner:
 
     def _save(self, optimizer: Any) -> None:
         self._sum_accumulators()
+        self._stop_clock()
         if self.fabric.is_global_zero:
             tensors = {f"method/{k}": v for k, v in self.method.state_dict().items()}
             if optimizer is not None:

@@ -11,6 +11,7 @@ class GaussianHead(Pipeline):
     """The pipeline with nothing injected: what a prompt method must beat."""
 
     info = MethodInfo("Gaussian head", "plain features and class Gaussians, no prompts at all")
+    has_prompts = False
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         plain = self.backbone(images) if plain is None else plain

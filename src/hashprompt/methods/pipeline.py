@@ -83,6 +83,7 @@ class PromptConfig(HeadsConfig):
 class Pipeline(Method):
     """Everything of the pipeline but the prompts themselves."""
 
+    has_prompts: ClassVar[bool] = True
     keeps: ClassVar[tuple[str, ...]] = ("cells.", "plain_stats.", "prompted_stats.")
     config: HeadsConfig
 
@@ -94,7 +95,8 @@ class Pipeline(Method):
         self.cells = Cells()
         self.head = GrowingLinear(dim)
         self.plain_stats = ClassGaussians(*storage)
-        self.prompted_stats = ClassGaussians(*storage)
+        if self.has_prompts:
+            self.prompted_stats = ClassGaussians(*storage)
         if config.tii == "sgd":
             self.tii = TaskIdentityHead(dim)
         self._discriminants: dict[str, Discriminant] = {}  # derived, so never saved
@@ -111,6 +113,11 @@ class Pipeline(Method):
     def prompt_phases(self, task: TaskView) -> list[Phase]:
         """How the prompts of a task are trained."""
         return []
+
+    @property
+    def final_stats(self) -> ClassGaussians:
+        """The Gaussians that the final head stands on."""
+        return self.prompted_stats if self.has_prompts else self.plain_stats
 
     # The pipeline. -------------------------------------------------------------------------
 
@@ -142,9 +149,14 @@ class Pipeline(Method):
                 rate = config.tii_align_lr * rate
                 phases.append(self._alignment("tii-align", self.tii, self.plain_stats, rate))
         phases += self.prompt_phases(task)
-        phases.append(Phase("statistics", work=lambda: self._describe(task, self.prompted_stats)))
-        if not first and (config.align == "sgd" or "head" in config.voters):
-            phases.append(self._alignment("tap", self.head, self.prompted_stats, config.align_lr))
+        if self.has_prompts:
+            phases.append(
+                Phase("statistics", work=lambda: self._describe(task, self.prompted_stats))
+            )
+        # Without prompts there is no other training of the head, so the first task needs it too.
+        align = not (first and self.has_prompts)
+        if align and (config.align == "sgd" or "head" in config.voters):
+            phases.append(self._alignment("tap", self.head, self.final_stats, config.align_lr))
         return phases
 
     def end_task(self, task: TaskView) -> None:
@@ -152,7 +164,7 @@ class Pipeline(Method):
 
     def _describe(self, task: TaskView, stats: ClassGaussians) -> None:
         """Append the Gaussian of every class of the task."""
-        plain = stats is self.plain_stats or type(self).prompted is Pipeline.prompted
+        plain = stats is self.plain_stats
         features = task.features() if plain else task.map(lambda x: self.prompted(x, None))
         for label in task.classes:
             rows = features[task.labels == label]
@@ -190,7 +202,8 @@ class Pipeline(Method):
             features, cells = sampler().draw(samples)
             order = torch.randperm(len(cells), device=features.device)
             # As many batches as there are old classes, of `samples` rows (not the whole draw).
-            count = int((self.cells.task < self.cells.task.max()).sum())
+            old = int((self.cells.task < self.cells.task.max()).sum())
+            count = old if is_tii or self.has_prompts else len(self.cells.task)
             rows = order[: count * samples].split(samples)
             return [Batch(features[r], target[cells[r]]) for r in rows]
 
@@ -236,20 +249,20 @@ class Pipeline(Method):
     def discriminant(self, which: Literal["plain", "prompted"]) -> Discriminant:
         """The classifier read off the Gaussians, made on first use after a change."""
         if which not in self._discriminants:
-            stats = self.plain_stats if which == "plain" else self.prompted_stats
+            stats = self.plain_stats if which == "plain" else self.final_stats
             self._discriminants[which] = Discriminant(
                 stats.means, stats.covariances(), self.config.shrinkage, self.config.ridge
             )
         return self._discriminants[which]
 
     def sizes(self) -> dict[str, int]:
-        stats = [*self.plain_stats.buffers(), *self.prompted_stats.buffers()]
+        kept = {self.plain_stats, self.final_stats}
         return {
             "prompts": 0,
             "routers": 0,
             "head": parameter_count(self.head),
             "tii": parameter_count(self.tii) if self.config.tii == "sgd" else 0,
-            "statistics": parameter_count(*stats),
+            "statistics": parameter_count(*(b for stats in kept for b in stats.buffers())),
         }
 
 

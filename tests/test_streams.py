@@ -15,7 +15,7 @@ from hashprompt.errors import UserError
 
 SOURCE_CLASSES = (2, 3, 5, 7, 11, 13, 17)  # with gaps: a source need not number them densely
 TRAIN_EACH, TEST_EACH = 5, 3
-TRAIN, TEST, DOMAIN = 0, 1, 2  # what the channels say: class, number in the class, split
+TRAIN, TEST = 0, 1
 
 
 def picture(label: int, number: int, split: int) -> np.ndarray:
@@ -210,8 +210,14 @@ def test_every_task_is_one_domain_with_all_classes() -> None:
 def test_domain_streams_can_be_shortened_and_thinned() -> None:
     options = StreamOptions(tasks=2, classes=2, train_per_class=1, holdout=0.4)
     stream = load_stream("made", options, seed=1)
-    assert [marks(t.train) for t in stream.tasks] == [[(0, 0, 0), (1, 0, 0)], [(0, 0, 10), (1, 0, 10)]]
-    assert [marks(t.test) for t in stream.tasks] == [[(0, 2, 0), (1, 2, 0)], [(0, 2, 10), (1, 2, 10)]]
+    assert [marks(t.train) for t in stream.tasks] == [
+        [(0, 0, 0), (1, 0, 0)],
+        [(0, 0, 10), (1, 0, 10)],
+    ]
+    assert [marks(t.test) for t in stream.tasks] == [
+        [(0, 2, 0), (1, 2, 0)],
+        [(0, 2, 10), (1, 2, 10)],
+    ]
 
 
 @pytest.mark.usefixtures("domains")

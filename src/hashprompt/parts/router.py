@@ -102,9 +102,11 @@ class Routers(nn.Module):
         Returns:
             (B, N).
         """
-        mean = tokens.mean(1) / math.sqrt(tokens.shape[-1])
-        if task is None:
-            return mean @ self.current[decision]
-        stacked = torch.cat((self.frozen[:, decision], self.current[None, decision]))  # (T, D, N)
-        every = torch.einsum("bd,tdn->btn", mean, stacked)
-        return every[torch.arange(len(task), device=task.device), task]
+        # In full precision always: rounded scores would tie, and ties make routing arbitrary.
+        with torch.autocast(tokens.device.type, enabled=False):
+            mean = tokens.float().mean(1) / math.sqrt(tokens.shape[-1])
+            if task is None:
+                return mean @ self.current[decision]
+            stacked = torch.cat((self.frozen[:, decision], self.current[None, decision]))
+            every = torch.einsum("bd,tdn->btn", mean, stacked)
+            return every[torch.arange(len(task), device=task.device), task]

@@ -166,7 +166,7 @@ def test_a_task_without_test_images_is_refused(file: Path) -> None:
     few = arrays()
     keep = few["y_test"] != 2
     np.savez(file, **few | {"x_test": few["x_test"][keep], "y_test": few["y_test"][keep]})
-    with pytest.raises(UserError, match="has 5 training and 0 test images. Use fewer tasks"):
+    with pytest.raises(UserError, match=r"has 5 training and 0 test images\. Use fewer tasks"):
         cut(file, tasks=7)
     assert len(cut(file, tasks=3).tasks) == 3  # its class has company then
 

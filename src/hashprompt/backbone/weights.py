@@ -109,10 +109,11 @@ def _from_hub(name: str) -> tuple[VisionTransformer, dict[str, Any]]:
     try:
         vit = _create(name, pretrained=True)
     except (OSError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
         raise UserError(
-            f"Could not get the weights of `{name}`: {str(error).splitlines()[0]}. With a "
-            "connection they come from the hub; without one, put the file on this machine and "
-            f"pass `{base.split('.')[0]}@FILE`."
+            f"Could not get the weights of `{name}`: {reason}. With a connection they come from "
+            "the hub; without one, put the file on this machine and pass "
+            f"`{base.split('.')[0]}@FILE`."
         ) from error
     return vit, dict(vit.pretrained_cfg)
 

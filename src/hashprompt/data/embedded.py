@@ -14,17 +14,10 @@ from hashprompt.data.tables import ImageTable, Source
 GLYPHS_SEED = 70_001
 DOMAINS_SEED = 70_002
 
+# Chosen among a few styles so that a linear classifier on the frozen nano backbone gets about
+# three in four right: prompts have something to gain, and the classes can be told apart.
 CLUTTERED = Style(
-    width=(0.4, 1.3),
-    scale=(0.5, 1.05),
-    rotation=30.0,
-    shear=0.3,
-    shift=0.25,
-    wobble=0.13,
-    contrast=(0.3, 0.9),
-    ground=0.3,
-    noise=0.08,
-    clutter=0.8,
+    width=(0.4, 1.2), scale=(0.55, 1.0), rotation=28.0, contrast=(0.35, 0.95), clutter=0.7
 )
 CALM = Style(scale=(0.65, 1.0), rotation=20.0, clutter=0.0, ground=0.08, noise=0.03)
 DOMAINS = {

@@ -16,7 +16,8 @@ from hashprompt import benchmark
 from hashprompt.cli.app import main
 
 CLASSES, TRAIN_EACH, TEST_EACH, SIDE = 6, 8, 4, 32
-QUICK = {"tasks": 3, "epochs": 2, "batch_size": 16, "tii_epochs": 2, "align_epochs": 2}
+# Two steps an epoch, so that a run can be cut off inside one.
+QUICK = {"tasks": 3, "epochs": 2, "batch_size": 8, "tii_epochs": 2, "align_epochs": 2}
 
 TinyRun = Callable[..., benchmark.Result]
 

@@ -200,7 +200,7 @@ class Bomb:
         return os.mkdir, (str(self.target),)
 
 
-@pytest.mark.parametrize("dump", [torch.save, lambda x, path: path.write_bytes(pickle.dumps(x))])
+@pytest.mark.parametrize("dump", [torch.save, lambda x, path: path.write_bytes(pickle.dumps(x, 2))])
 def test_code_inside_a_weights_file_never_runs(
     dump: Callable[[Any, Path], None], refused: Refusal, tmp_path: Path
 ) -> None:
@@ -498,18 +498,18 @@ def test_a_loss_that_is_not_finite_stops_at_a_named_step(
     outcome = cli("run", *tiny_flags, "--set", "lr=1e30", "--out", out)
     assert outcome.code == 1
     assert "The loss is not finite (ce=nan" in outcome.said
-    assert "task 1, phase wtp, epoch 2, step 1" in outcome.said
+    assert "task 1, phase wtp, epoch 1, step 2" in outcome.said
     assert "smaller lr" in outcome.said
     tensors, state = Checkpoints(out / "checkpoints").load()
-    assert (state["position"]["epoch"], state["position"]["step"]) == (1, 0)
-    assert tensors["method/history.pending"].sum() == 16 * 2  # one step: 16 images, 2 experts
+    assert (state["position"]["epoch"], state["position"]["step"]) == (0, 1)
+    assert tensors["method/history.pending"].sum() == 8 * 2  # one step: 8 images, 2 experts
 
 
 def test_training_that_diverges_in_its_last_step_is_noticed(
     cli: Any, tiny_flags: list[str], tmp_path: Path
 ) -> None:
-    one_step = ["--set", "lr=1e30", "--set", "epochs=1", "--preset", "best"]
-    outcome = cli("run", *tiny_flags, *one_step, "--out", tmp_path / "out")
+    one_step = ["--set", "lr=1e30", "--set", "epochs=1", "--set", "batch_size=16"]
+    outcome = cli("run", *tiny_flags, *one_step, "--preset", "best", "--out", tmp_path / "out")
     assert outcome.code == 1
     assert "Features are not finite in task 1" in outcome.said
     assert "smaller lr" in outcome.said
@@ -518,8 +518,8 @@ def test_training_that_diverges_in_its_last_step_is_noticed(
 def test_a_passing_fault_of_the_loss_leaves_no_trace(
     at_step: Any, tiny_run: Any, assert_same: Callable[..., None], tmp_path: Path
 ) -> None:
-    at_step(3, lambda losses: losses.update(ce=losses["ce"] * torch.nan))
-    with pytest.raises(UserError, match="task 2, phase wtp, epoch 1, step 1"):
+    at_step(6, lambda losses: losses.update(ce=losses["ce"] * torch.nan))
+    with pytest.raises(UserError, match="task 2, phase wtp, epoch 1, step 2"):
         tiny_run(tmp_path)
     # The pass of the spoilt step did happen, and is counted.
     assert_same(benchmark.resume(tmp_path, quiet=True), but=("passes",))
@@ -536,14 +536,14 @@ def test_a_request_to_stop_saves_and_says_how_to_go_on(
 ) -> None:
     out = tmp_path / ("a-long-name" * 9) / "out"  # longer than a line: it must not be broken
     handler = signal.getsignal(number)
-    at_step(4, lambda _: signal.raise_signal(number))
+    at_step(5, lambda _: signal.raise_signal(number))
     outcome = cli("run", *tiny_flags, "--out", out)
     assert outcome.code == 1
     assert "the state is saved" in outcome.err
     assert f"hashprompt resume {out}\n" in outcome.err
     assert signal.getsignal(number) is handler
     _, state = Checkpoints(out / "checkpoints").load()
-    assert state["position"] == {"task": 1, "phase": 3, "epoch": 1, "step": 1}
+    assert state["position"] == {"task": 1, "phase": 3, "epoch": 0, "step": 1}
     assert_same(benchmark.resume(out, quiet=True))
 
 
@@ -558,7 +558,7 @@ def test_a_second_ctrl_c_stops_at_once(
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
-    at_step(4, twice)
+    at_step(7, twice)
     outcome = cli("run", *tiny_flags, "--out", tmp_path / "out")
     assert outcome.code == 1
     assert "Stopped at once" in outcome.said

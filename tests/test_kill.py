@@ -206,59 +206,73 @@ class PowerCut(BaseException):
     """What no `except Exception` may catch."""
 
 
-def cut_power(monkeypatch: pytest.MonkeyPatch, number: int, place: str) -> None:
-    """The power goes off in the `number`-th save: before, inside or after it."""
-    owner, name = {
-        "before": (Checkpoints, "save"),
-        "between tensors and state": (checkpoint, "write_json"),
-        "before old ones are removed": (Checkpoints, "_prune"),
-    }[place]
-    real, calls = getattr(owner, name), 0
+# (task, phase, epoch, step) that is being saved. Phases of the first task: Gaussians, TII, WTP,
+# Gaussians; of the later ones: Gaussians, TII, its alignment, WTP, Gaussians, TAP.
+MOMENTS = {
+    "the first task has begun": (0, 0, 0, 0),
+    "inside an epoch of TII": (0, 1, 0, 1),
+    "inside an epoch of WTP": (0, 2, 1, 1),
+    "the first task is evaluated": (1, -1, 0, 0),
+    "the second task has begun": (1, 0, 0, 0),
+    "inside the alignment of TII": (1, 2, 0, 1),
+    "WTP is to start": (1, 3, 0, 0),
+    "inside the first epoch of WTP": (1, 3, 0, 1),
+    "between epochs of WTP": (1, 3, 0, 2),
+    "inside TAP": (2, 5, 1, 1),
+    "the last task is evaluated": (3, -1, 0, 0),
+}
+PLACES = {
+    "before the save": (Checkpoints, "save"),
+    "between tensors and state": (checkpoint, "write_json"),
+    "before old ones are removed": (Checkpoints, "_prune"),
+}
 
-    def counting(*args: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == number:
-            raise PowerCut
-        return real(*args)
 
-    monkeypatch.setattr(owner, name, counting)
+def fail(*args: object) -> NoReturn:
+    raise PowerCut
 
 
-@pytest.mark.parametrize(
-    "place", ["before", "between tensors and state", "before old ones are removed"]
-)
+def cut_power(patch: pytest.MonkeyPatch, moment: tuple[int, ...], place: str) -> None:
+    """The power goes off in the save of this moment."""
+    save = Checkpoints.save
+
+    def watched(self: Checkpoints, tensors: Any, state: dict[str, Any]) -> None:
+        if tuple(state["position"].values()) == moment:
+            patch.setattr(*PLACES[place], fail)
+            save_now = Checkpoints.save if place == "before the save" else save
+            save_now(self, tensors, state)
+        save(self, tensors, state)
+
+    patch.setattr(Checkpoints, "save", watched)
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_wherever_the_power_goes_off_the_numbers_stay_the_same(
     place: str,
     tiny_run: Any,
-    undisturbed: benchmark.Result,
     same_as_undisturbed: Callable[[Path], None],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    folder, saves = tmp_path / "run", newest(undisturbed.folder)
-    for fifth in range(5):  # five cuts of one run, in the first to the last save
-        number = 1 + fifth * (saves - 1) // 4
-        with monkeypatch.context() as patch:
-            cut_power(patch, number - newest(folder), place)
-            begin = partial(tiny_run, folder, checkpoint_minutes=0)
-            go_on = partial(benchmark.resume, folder, quiet=True)
+    folder = tmp_path / "run"
+    go_on = partial(tiny_run, folder, checkpoint_minutes=0)
+    for moment in MOMENTS.values():  # one run, cut off in all of them
+        with pytest.MonkeyPatch.context() as patch:
+            cut_power(patch, moment, place)
             with pytest.raises(PowerCut):
-                (go_on if fifth else begin)()
-        assert not (folder / "result.json").exists()
-    benchmark.resume(folder, quiet=True)
+                go_on()
+        go_on = partial(benchmark.resume, folder, quiet=True)
+    assert not (folder / "result.json").exists()
+    go_on()
     same_as_undisturbed(folder)
 
 
 def test_a_damaged_newest_checkpoint_costs_a_step_but_no_digit(
     tiny_run: Any,
-    undisturbed: benchmark.Result,
     same_as_undisturbed: Callable[[Path], None],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with monkeypatch.context() as patch:
-        cut_power(patch, newest(undisturbed.folder) // 2, "before")
+    with pytest.MonkeyPatch.context() as patch:
+        cut_power(patch, MOMENTS["inside the first epoch of WTP"], "before the save")
         with pytest.raises(PowerCut):
             tiny_run(tmp_path / "run", checkpoint_minutes=0)
     tensors = (

@@ -192,12 +192,12 @@ def test_every_command_explains_itself(command: str, cli: Any) -> None:
 # Settings. ---------------------------------------------------------------------------------
 
 FILE = {
-    "method": "finetune",
+    "method": "gaussian-head",
     "stream": "digits",
     "preset": "best",
     "seed": 3,
-    "epochs": 7,
-    "prompt_length": 4,
+    "tii_epochs": 7,
+    "rank": 4,
     "tasks": 2,
 }
 
@@ -213,20 +213,20 @@ def test_a_config_file_sets_everything(cli: Any, config: Path, plans: list[Any])
     assert cli("run", "--config", config).code == 0
     planned: benchmark.Plan = plans[0][0]
     told = {name: getattr(planned, name) for name in ("method", "stream", "preset", "seed")}
-    told |= {name: planned.options()[name] for name in ("epochs", "prompt_length", "tasks")}
+    told |= {name: planned.options()[name] for name in ("tii_epochs", "rank", "tasks")}
     assert told == FILE
 
 
 def test_flags_win_over_the_file_even_where_they_repeat_a_default(
     cli: Any, config: Path, plans: list[Any]
 ) -> None:
-    flags = ["--seed", "0", "-s", "glyphs", "--preset", "paper", "--set", "epochs=9"]
+    flags = ["--seed", "0", "-s", "glyphs", "--preset", "paper", "--set", "tii_epochs=9"]
     assert cli("run", "--config", config, *flags).code == 0
     planned: benchmark.Plan = plans[0][0]
     assert (planned.seed, planned.stream, planned.preset) == (0, "glyphs", "paper")
-    assert planned.method == "finetune"  # not said on the command line
-    assert planned.options()["epochs"] == 9
-    assert planned.options()["prompt_length"] == 4
+    assert planned.method == "gaussian-head"  # not said on the command line
+    assert planned.options()["tii_epochs"] == 9
+    assert planned.options()["rank"] == 4
 
 
 def test_the_last_setting_of_an_option_counts(cli: Any, plans: list[Any]) -> None:

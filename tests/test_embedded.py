@@ -52,7 +52,7 @@ def test_two_builds_are_equal_byte_for_byte(build: Callable[[], Source], sources
         assert torch.equal(first.labels, second.labels)
 
 
-@pytest.mark.parametrize("name", ["glyphs", "glyphs_domains", "digits"])
+@pytest.mark.parametrize("name", ["glyphs", "glyphs-domains", "digits"])
 def test_images_are_32_pixel_colour_bytes_with_one_label_each(name: str, sources: Sources) -> None:
     source = sources[name]
     for table in (source.train, source.test):
@@ -74,7 +74,7 @@ def test_glyphs_has_60_balanced_classes_in_ten_tasks(sources: Sources) -> None:
 
 
 def test_domains_hold_every_class_equally_often(sources: Sources) -> None:
-    source = sources["glyphs_domains"]
+    source = sources["glyphs-domains"]
     assert source.tasks == len(source.domain_names) == 5
     for table, each in ((source.train, 30), (source.test, 15)):
         assert table.domains is not None
@@ -94,7 +94,7 @@ def test_digits_are_split_without_overlap_and_stratified(sources: Sources) -> No
 
 
 def test_no_test_picture_of_the_drawn_sources_is_in_training(sources: Sources) -> None:
-    for name in ("glyphs", "glyphs_domains"):
+    for name in ("glyphs", "glyphs-domains"):
         source = sources[name]
         everything = torch.cat([source.train.images, source.test.images]).flatten(1)
         assert len({row.tobytes() for row in everything.numpy()}) == len(everything)

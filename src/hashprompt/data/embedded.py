@@ -48,7 +48,7 @@ def glyphs_domains() -> Source:
     """10 drawn marks in five ways of drawing; one task for each way."""
     recipes = draw_recipes(DOMAINS_SEED, marks=10)
     return Source(
-        name="glyphs_domains",
+        name="glyphs-domains",
         train=_drawn_in_all(recipes, 30, seed=DOMAINS_SEED + 100),
         test=_drawn_in_all(recipes, 15, seed=DOMAINS_SEED + 200),
         class_names=tuple(f"glyph-{index:02d}" for index in range(10)),

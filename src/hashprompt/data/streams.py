@@ -115,7 +115,7 @@ def load_stream(name: str, options: StreamOptions, seed: int) -> Stream:
                 f"{len(task.test)} test images. Use fewer tasks or more images per class."
             )
     return Stream(
-        name,
+        source.name,  # not a path: results of two machines must be comparable
         "domain" if source.domain_names else "class",
         tasks,
         tuple(order.tolist()),

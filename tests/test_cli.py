@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from hashprompt import benchmark
+from hashprompt.cli import app
 from hashprompt.data.streams import EMBEDDED, StreamOptions
 from hashprompt.engine.settings import RunOptions
 from hashprompt.methods.base import METHODS, find_method, presets
@@ -18,7 +19,9 @@ from hashprompt.report import html
 
 @pytest.fixture(autouse=True)
 def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(app.console, "_width", 160)
+    monkeypatch.setattr(app.console, "_height", 50)
+    monkeypatch.setenv("COLUMNS", "160")  # for the help pages, which have a console of their own
 
 
 @pytest.fixture

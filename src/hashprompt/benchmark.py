@@ -102,13 +102,22 @@ def plan(
     return Plan(
         method,
         preset,
-        stream,
-        backbone,
+        _located(stream),
+        _located(backbone),
         given.seed,
         build(config_type, {**known[preset], **suited, **own}),
         build(StreamOptions, cut),
         build(RunOptions, rest),
     )
+
+
+def _located(name: str) -> str:
+    """A stream or backbone with its file's full path, so that `resume` works from anywhere."""
+    for separator in (":", "@"):
+        before, mark, file = name.rpartition(separator)
+        if Path(file).is_file():
+            return f"{before}{mark}{Path(file).resolve()}"
+    return name
 
 
 def run(

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -81,6 +80,3 @@ class Checkpoints:
             for path in (state_path, tensor_path):
                 path.unlink(missing_ok=True)
         return None
-
-    def clear(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)

@@ -90,6 +90,7 @@ class Runner:
         self._clock: dict[str, Any] = {}  # the entry of the log that time goes to
         self._since = self._saved_at = time.monotonic()
         self._stop = False
+        self._plain: dict[int, Tensor] = {}
         backbone.model.to(fabric.device)
         method.to(fabric.device)
 
@@ -257,12 +258,14 @@ class Runner:
 
     def plain_features(self, table: ImageTable) -> Tensor:
         """Un-prompted features (N, D) of the clean view: computed once ever, kept on disk."""
-        view = json.dumps([self.views.to_dict(), self.options.precision])
-        key = tensor_hash(self.backbone.weights_sha256, view, table.images)
-        # Not shared among devices: one of them may find the file while another does not.
-        model = self.backbone.model
-        made = cached("features", key, lambda: {"x": self.map_clean(table, model, shared=False)})
-        return made["x"].to(self.fabric.device)
+        if id(table) not in self._plain:  # tables live as long as the stream
+            view = json.dumps([self.views.to_dict(), self.options.precision])
+            key = tensor_hash(self.backbone.weights_sha256, view, table.images)
+            # Not shared among devices: one of them may find the file while another does not.
+            model = self.backbone.model
+            made = cached("features", key, lambda: {"x": self.map_clean(table, model, False)})
+            self._plain[id(table)] = made["x"].to(self.fabric.device)
+        return self._plain[id(table)]
 
     @torch.no_grad()
     def map_clean(

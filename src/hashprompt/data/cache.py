@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save_file
 from torch import Tensor
 
 
@@ -33,7 +33,8 @@ def cached(kind: str, key: str, make: Callable[[], dict[str, Tensor]]) -> dict[s
     """Tensors from the cache, or made now and kept. A damaged file is made anew."""
     path = cache_dir() / kind / f"{key}.safetensors"
     try:
-        return load_file(path)
+        # Read, not mapped: a file that another program cuts short must not take us down.
+        return load(path.read_bytes())
     except (OSError, SafetensorError):
         tensors = make()
     try:

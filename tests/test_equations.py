@@ -288,9 +288,9 @@ def test_a_router_per_layer_reads_the_tokens_that_enter_its_block() -> None:
     method = make_hash(router_scope="layer", router_next="fresh")
     method.begin_task(FakeTask(0, (0, 1)))
     images = torch.randn(3, 3, 16, 16)
-    method.prompted(images, None)
-    first, second = method._routing
     tokens = method.backbone.embed(images)
+    method.prompted(tokens, None)
+    first, second = method._routing
     close(first.scores[:, 0], method.routers.scores(tokens, None, 0))
     assert (second.scores[:, 0] - method.routers.scores(tokens, None, 1)).abs().max() > 1e-4
 
@@ -351,12 +351,12 @@ def test_parameter_counts_are_those_of_the_paper_on_vit_b() -> None:
 
 def test_mixed_tasks_in_a_batch_get_their_own_routers() -> None:
     method, _ = with_history(router_next="fresh")
-    images = torch.randn(4, 3, 16, 16)
+    tokens = method.backbone.embed(torch.randn(4, 3, 16, 16))
     tasks = tensor([1, 0, 0, 1])
     with torch.no_grad():
-        together = method.prompted(images, tasks)
+        together = method.prompted(tokens, tasks)
         for i in range(4):
-            close(method.prompted(images[i : i + 1], tasks[i : i + 1])[0], together[i])
+            close(method.prompted(tokens[i : i + 1], tasks[i : i + 1])[0], together[i])
 
 
 # Losses. -----------------------------------------------------------------------------------

@@ -103,8 +103,8 @@ class Pipeline(Method):
 
     # What a member of the family adds. -----------------------------------------------------
 
-    def prompted(self, images: Tensor, task: Tensor | None) -> Tensor:
-        """Features (B, D) of images under the prompts of each image's task (B,).
+    def prompted(self, tokens: Tensor, task: Tensor | None) -> Tensor:
+        """Features (B, D) of embedded images (B, N, D) under the prompts of their tasks (B,).
 
         With `task` None the images are training images of the current task.
         """
@@ -165,7 +165,8 @@ class Pipeline(Method):
     def _describe(self, task: TaskView, stats: ClassGaussians) -> None:
         """Append the Gaussian of every class of the task."""
         plain = stats is self.plain_stats
-        features = task.features() if plain else task.map(lambda x: self.prompted(x, None))
+        embed = self.backbone.embed
+        features = task.features() if plain else task.map(lambda x: self.prompted(embed(x), None))
         for label in task.classes:
             rows = features[task.labels == label]
             stats.add(rows.to(self.device))
@@ -220,9 +221,10 @@ class Pipeline(Method):
     # Prediction. ---------------------------------------------------------------------------
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
-        plain = self.backbone(images) if plain is None else plain
+        tokens = self.backbone.embed(images)  # shared by both passes
+        plain = self.backbone.encode(tokens) if plain is None else plain
         task, guess = self.infer_task(plain)
-        features = self.prompted(images, task)
+        features = self.prompted(tokens, task)
         if self.config.align == "sgd":
             logits = self.head(features)
         else:
@@ -279,8 +281,7 @@ class PromptPipeline(Pipeline):
         """What is trained at the prompts' rate."""
         raise NotImplementedError
 
-    def prompted(self, images: Tensor, task: Tensor | None) -> Tensor:
-        tokens = self.backbone.embed(images)
+    def prompted(self, tokens: Tensor, task: Tensor | None) -> Tensor:
         return self.backbone.encode(tokens, self.inject(tokens, task))
 
     def prompt_phases(self, task: TaskView) -> list[Phase]:
@@ -303,7 +304,7 @@ class PromptPipeline(Pipeline):
 
     def _wtp_step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         """Eq. 15: cross-entropy over the task's classes + λ · contrastive term."""
-        features = self.prompted(batch.inputs, None)
+        features = self.prompted(self.backbone.embed(batch.inputs), None)
         allowed = torch.zeros(self.cells.classes, dtype=torch.bool, device=features.device)
         allowed[list(task.classes)] = True
         losses = {"ce": masked_cross_entropy(self.head(features), batch.labels, allowed)}

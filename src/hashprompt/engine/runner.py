@@ -128,9 +128,11 @@ class Runner:
             optimizer_state = {}
             self._advance(data.index, number + 1)
         self._start_clock(data.index, "evaluate")
+        self._sum_accumulators(everywhere=True)
         self.method.end_task(task)
         self._evaluate(data.index)
         self.log["diagnostics"].append({"task": data.index, **self.method.diagnostics()})
+        self._leave_accumulators_to_first()
         self._advance(data.index + 1, -1)
 
     def _start_clock(self, task: int, phase: str) -> None:
@@ -380,12 +382,19 @@ class Runner:
             self.checkpoints.save(tensors, state)
         self._saved_at = time.monotonic()
 
-    def _sum_accumulators(self) -> None:
-        """Many devices: what each counted goes to the first one."""
+    def _sum_accumulators(self, everywhere: bool = False) -> None:
+        """Many devices: what each counted goes to the first one, or for once to all."""
         if self.fabric.world_size > 1:
             for counted in self.method.accumulators():
-                total = self._all_reduce(counted.clone(), "sum")
-                counted.copy_(total if self.fabric.is_global_zero else torch.zeros_like(total))
+                counted.copy_(self._all_reduce(counted.clone(), "sum"))
+            if not everywhere:
+                self._leave_accumulators_to_first()
+
+    def _leave_accumulators_to_first(self) -> None:
+        """What was summed must not be summed again."""
+        if not self.fabric.is_global_zero:
+            for counted in self.method.accumulators():
+                counted.zero_()
 
     def _restore(self) -> dict[str, Tensor]:
         """Take up the newest whole checkpoint; returns the optimiser's part of it."""
@@ -397,9 +406,7 @@ class Runner:
         self.backbone.model.passes.update(state["passes"])
         own = {k.removeprefix("method/"): v for k, v in tensors.items() if k.startswith("method/")}
         load_grown(self.method, own)
-        if not self.fabric.is_global_zero:
-            for counted in self.method.accumulators():
-                counted.zero_()
+        self._leave_accumulators_to_first()
         return {k: v for k, v in tensors.items() if k.startswith("optimizer/")}
 
     def _check_stop(self) -> None:

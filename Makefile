@@ -12,7 +12,6 @@ help: ## list the targets
 
 demo: $(READY) ## learn the embedded glyph stream with Hash and write a report
 	@$(BIN)/hashprompt run --method hash --stream glyphs --out runs/demo --overwrite
-	@echo "Report: runs/demo/report.html"
 
 test: lint ## check style and types, run the tests
 	@$(BIN)/pytest -q -n 2 --dist loadgroup

@@ -13,7 +13,7 @@ from statistics import median
 
 import torch
 
-from hashprompt.backbone import load_backbone
+from hashprompt.backbone import Backbone, load_backbone
 from hashprompt.methods.base import Batch
 from hashprompt.methods.hash import Hash, HashConfig
 
@@ -41,6 +41,20 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+def learner(backbone: Backbone, device: torch.device) -> tuple[Hash, OneTask]:
+    """Hash with five tasks behind it, about to learn the sixth."""
+    method = Hash(HashConfig(), backbone).to(device)
+    for index in range(6):
+        task = OneTask(index, tuple(range(10 * index, 10 * index + 10)), backbone.dim)
+        method.begin_task(task)
+        if index < 5:
+            for phase in method.phases(task):
+                if phase.work is not None:
+                    phase.work()
+            method.end_task(task)
+    return method, task
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backbone", default="nano")
@@ -52,16 +66,7 @@ def main() -> None:
     loaded = load_backbone(args.backbone, args.image_size)
     backbone = loaded.model.to(device)
     vit = backbone.vit
-    method = Hash(HashConfig(layers=(1, 2, 3, 4)), backbone).to(device)
-    for index in range(5):
-        task = OneTask(index, tuple(range(10 * index, 10 * index + 10)), backbone.dim)
-        method.begin_task(task)
-        for phase in method.phases(task):
-            if phase.work is not None:
-                phase.work()
-        method.end_task(task)
-    method.begin_task(OneTask(5, tuple(range(50, 60)), backbone.dim))
-    task = OneTask(5, tuple(range(50, 60)), backbone.dim)
+    method, task = learner(backbone, device)
     wtp = next(p for p in method.phases(task) if p.name == "wtp")
     optimizer = torch.optim.Adam(wtp.groups)
     size = loaded.preprocessing.image_size

@@ -71,8 +71,56 @@ def test_prefix_attention_equals_the_formula_written_out() -> None:
             heads.append(attention @ v[:, part])
         mid = x[b] + block.attn.proj(torch.cat(heads, -1))
         out[b] = mid + block.mlp(block.norm2(mid))
-    torch.testing.assert_close(run_block(block, x, prefix, cls_only=False), out)
-    torch.testing.assert_close(run_block(block, x, prefix, cls_only=True), out[:, :1])
+    inject = Injection(prefix={1: prefix})
+    torch.testing.assert_close(run_block(block, x, inject, 1), out)
+    torch.testing.assert_close(run_block(block, x, inject, 1, cls_only=True), out[:, :1])
+
+
+@torch.no_grad()
+def test_gated_attention_equals_the_formula_written_out() -> None:
+    """Ŝ = S + a·σ(b·S) on the prefix alone (NoRGa), head by head."""
+    block = vit().blocks[1]
+    x, prefix, a, b = torch.randn(2, 7, 24), torch.randn(2, 2, 3, 24), 0.7, 1.9
+    out = torch.zeros(2, 7, 24)
+    for i in range(2):
+        q, k, v = block.attn.qkv(block.norm1(x[i])).split(24, dim=-1)
+        heads = []
+        for h in range(2):
+            part = slice(12 * h, 12 * h + 12)
+            to_prefix = q[:, part] @ prefix[i, 0][:, part].T / 12**0.5
+            gated = to_prefix + a * torch.tanh(b * to_prefix)
+            scores = torch.cat((gated, q[:, part] @ k[:, part].T / 12**0.5), dim=1)
+            heads.append(scores.softmax(-1) @ torch.cat((prefix[i, 1], v))[:, part])
+        mid = x[i] + block.attn.proj(torch.cat(heads, -1))
+        out[i] = mid + block.mlp(block.norm2(mid))
+    inject = Injection(prefix={1: prefix}, gates={1: lambda s: a * torch.tanh(b * s)})
+    torch.testing.assert_close(run_block(block, x, inject, 1), out)
+    torch.testing.assert_close(run_block(block, x, inject, 1, cls_only=True), out[:, :1])
+
+
+@torch.no_grad()
+def test_adapters_stand_beside_the_mlp_and_after_the_block() -> None:
+    block = vit().blocks[0]
+    x, beside, behind = torch.randn(2, 7, 24), torch.randn(24, 24), torch.randn(24, 24)
+    mid = x + block.attn(block.norm1(x))
+    expected = (mid + block.mlp(block.norm2(mid)) + mid @ beside) @ behind
+    inject = Injection(adapters={0: lambda u: u @ beside}, after={0: lambda y: y @ behind})
+    torch.testing.assert_close(run_block(block, x, inject, 0), expected)
+
+
+@torch.no_grad()
+def test_features_before_the_norm_and_of_the_extra_tokens(images: Tensor) -> None:
+    model = vit()
+    backbone = Backbone(model)
+    tokens = backbone.embed(images)
+    extra = torch.randn(len(images), 3, 24)
+    x = torch.cat((tokens, extra), dim=1)
+    for block in model.blocks:
+        x = block(x)
+    inject = Injection(tokens={0: extra})
+    torch.testing.assert_close(backbone.encode(tokens, inject, norm=False), x[:, 0])
+    expected = model.norm(x)[:, -3:].mean(1)
+    torch.testing.assert_close(backbone.encode(tokens, inject, read="tokens"), expected)
 
 
 @torch.no_grad()

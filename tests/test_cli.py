@@ -12,7 +12,7 @@ from hashprompt import benchmark
 from hashprompt.cli import app
 from hashprompt.data.streams import EMBEDDED, StreamOptions
 from hashprompt.engine.settings import RunOptions
-from hashprompt.methods.base import METHODS, find_method, presets
+from hashprompt.methods.base import METHODS, find_method, preset_options, presets
 from hashprompt.options import Options
 from hashprompt.report import html
 
@@ -251,7 +251,7 @@ def test_settings_are_read_as_what_they_look_like(cli: Any, plans: list[Any]) ->
 
 def test_options_beat_the_stream_beat_the_preset_beat_the_defaults() -> None:
     default = find_method("hash")[1]()
-    best = presets("hash")["best"]
+    best = presets("hash")["best"]["default"]
     planned = benchmark.plan("hash", "glyphs", preset="best", options={"batch_size": 7})
     assert planned.method_config.batch_size == 7  # glyphs suggest 64
     assert planned.options()["epochs"] == 8  # suggested for glyphs; the default is 50
@@ -300,5 +300,6 @@ def test_no_option_belongs_to_two_groups(name: str) -> None:
 def test_every_preset_is_valid(name: str) -> None:
     config = find_method(name)[1]
     assert "paper" in presets(name)
-    for values in presets(name).values():
-        config(**values)
+    for preset, sections in presets(name).items():
+        for section in sections:
+            config(**preset_options(name, preset, section))

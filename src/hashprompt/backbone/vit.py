@@ -1,9 +1,9 @@
-"""One frozen ViT for every method: timm's own blocks with two places to inject prompts."""
+"""One frozen ViT for every method: timm's own blocks with a few places to inject something."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,23 +13,39 @@ from torch import Tensor, nn
 
 from hashprompt.errors import UserError
 
+Tokens = Callable[[Tensor], Tensor]  # a function of tokens (B, N, D)
+
 
 @dataclass(frozen=True)
 class Injection:
     """What a method adds to the frozen ViT, by 0-based block index.
 
+    A prefix or extra tokens may be a function: it gets the tokens that enter the block, (B, N, D).
+
     Args:
         prefix: block -> (B, 2, L, D): L keys and L values put before the block's own, after its
-            qkv projection. Queries and the number of tokens do not change. A function gets the
-            tokens that enter the block and returns the prefix.
+            qkv projection. Queries and the number of tokens do not change.
+        gates: block -> what is added to the scores (B, H, N, L) of the block's prefix before the
+            softmax, as a function of them.
         tokens: block -> (B, L, D): extra tokens that join the sequence before the block. They
             stand behind the patches, so CLS keeps index 0 (attention does not know the order).
         keep_tokens: whether extra tokens travel on to the next block or are dropped after theirs.
+        adapters: block -> a branch parallel to the block's MLP: it reads what the MLP's norm
+            reads, (B, N, D), and its outcome is added to the block's.
+        after: block -> a function that replaces the block's outcome (B, N, D).
     """
 
-    prefix: Mapping[int, Tensor | Callable[[Tensor], Tensor]] = field(default_factory=dict)
-    tokens: Mapping[int, Tensor] = field(default_factory=dict)
+    prefix: Mapping[int, Tensor | Tokens] = field(default_factory=dict)
+    gates: Mapping[int, Tokens] = field(default_factory=dict)
+    tokens: Mapping[int, Tensor | Tokens] = field(default_factory=dict)
     keep_tokens: bool = True
+    adapters: Mapping[int, Tokens] = field(default_factory=dict)
+    after: Mapping[int, Tokens] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> set[int]:
+        """The blocks in which something is injected."""
+        return {*self.prefix, *self.gates, *self.tokens, *self.adapters, *self.after}
 
 
 class Backbone(nn.Module):
@@ -64,43 +80,50 @@ class Backbone(nn.Module):
         vit = self.vit
         return vit.norm_pre(vit.patch_drop(vit._pos_embed(vit.patch_embed(images))))
 
-    def encode(self, tokens: Tensor, inject: Injection | None = None) -> Tensor:
-        """CLS feature after the final norm.
+    def encode(
+        self,
+        tokens: Tensor,
+        inject: Injection | None = None,
+        norm: bool = True,
+        read: Literal["cls", "tokens"] = "cls",
+    ) -> Tensor:
+        """The feature of each image.
 
         Args:
             tokens: (B, N, D) from :meth:`embed`.
             inject: prompts of these images; None is the plain pass.
+            norm: whether the final norm is applied.
+            read: `cls`, or the mean of the extra `tokens` that reached the end.
 
         Returns:
             (B, D).
         """
         inject = inject or Injection()
         self._check_blocks(inject)
-        prompted = bool(inject.prefix or inject.tokens)
         own = tokens.shape[1]
         x = tokens
         for index, block in enumerate(self.vit.blocks):
-            extra = inject.tokens.get(index)
+            extra = _given(inject.tokens.get(index), x)
             if extra is not None:
                 x = torch.cat((x, extra), dim=1)
-            prefix = inject.prefix.get(index)
-            if callable(prefix):
-                prefix = prefix(x)
             # Nothing after the last block reads any token but CLS.
-            x = run_block(block, x, prefix, cls_only=index == self.depth - 1)
+            cls_only = index == self.depth - 1 and read == "cls"
+            x = run_block(block, x, inject, index, cls_only)
             if extra is not None and not inject.keep_tokens:
                 x = x[:, :own]
         # The graph tells a training pass from an evaluation pass.
-        kind = ("prompted+grad" if x.requires_grad else "prompted") if prompted else "plain"
+        kind = ("prompted+grad" if x.requires_grad else "prompted") if inject.blocks else "plain"
         self.passes[kind] += len(tokens)
-        return self.vit.norm(x[:, 0])
+        x = x[:, 0] if read == "cls" else x[:, own:]
+        x = self.vit.norm(x) if norm else x
+        return x if read == "cls" else x.mean(1)
 
     def forward(self, images: Tensor, inject: Injection | None = None) -> Tensor:
         """CLS features (B, D) of normalised images (B, 3, H, W)."""
         return self.encode(self.embed(images), inject)
 
     def _check_blocks(self, inject: Injection) -> None:
-        wrong = sorted(i for i in {*inject.prefix, *inject.tokens} if not 0 <= i < self.depth)
+        wrong = sorted(i for i in inject.blocks if not 0 <= i < self.depth)
         if wrong:
             raise UserError(
                 f"Prompts for block {[i + 1 for i in wrong]}, but this backbone has blocks 1 to "
@@ -108,26 +131,38 @@ class Backbone(nn.Module):
             )
 
 
-def run_block(block: nn.Module, x: Tensor, prefix: Tensor | None, cls_only: bool) -> Tensor:
-    """A timm block with an optional prefix.
+def _given(extra: Tensor | Tokens | None, x: Tensor) -> Tensor | None:
+    return extra(x) if callable(extra) else extra
+
+
+def run_block(
+    block: nn.Module, x: Tensor, inject: Injection, index: int, cls_only: bool = False
+) -> Tensor:
+    """A timm block with what is injected into it.
 
     Args:
         block: timm ``Block``: norm, attention, layer scale, residual; the same with the MLP.
         x: (B, N, D) tokens.
-        prefix: (B, 2, L, D) keys and values, or None.
+        inject: for all blocks.
+        index: which block this is.
         cls_only: compute the outcome for the class token alone (exact, and cheaper).
 
     Returns:
         (B, N, D), or (B, 1, D) with ``cls_only``.
     """
     part: Any = block
-    normed = part.norm1(x)
-    attended = _attend(part.attn, normed, prefix, cls_only)
+    prefix = _given(inject.prefix.get(index), x)
+    attended = _attend(part.attn, part.norm1(x), prefix, inject.gates.get(index), cls_only)
     x = (x[:, :1] if cls_only else x) + part.ls1(attended)
-    return x + part.ls2(part.mlp(part.norm2(x)))
+    out = x + part.ls2(part.mlp(part.norm2(x)))
+    if index in inject.adapters:
+        out = out + inject.adapters[index](x)
+    return inject.after[index](out) if index in inject.after else out
 
 
-def _attend(attn: Attention, x: Tensor, prefix: Tensor | None, cls_only: bool) -> Tensor:
+def _attend(
+    attn: Attention, x: Tensor, prefix: Tensor | None, gate: Tokens | None, cls_only: bool
+) -> Tensor:
     """Eq. 4: softmax(Q [P_K; K]ᵀ / √d_H) [P_V; V]; x is (B, N, D)."""
 
     def split_heads(y: Tensor) -> Tensor:
@@ -142,11 +177,15 @@ def _attend(attn: Attention, x: Tensor, prefix: Tensor | None, cls_only: bool) -
     else:
         q, k, v = attn.qkv(x).chunk(3, dim=-1)
     q, k, v = attn.q_norm(split_heads(q)), attn.k_norm(split_heads(k)), split_heads(v)
+    mask: Tensor | None = None
     if prefix is not None:
-        prefix_k, prefix_v = prefix.to(k.dtype).unbind(1)
-        k = torch.cat((split_heads(prefix_k), k), dim=2)
-        v = torch.cat((split_heads(prefix_v), v), dim=2)
-    out = F.scaled_dot_product_attention(q, k, v, scale=attn.scale)
+        prefix_k, prefix_v = (split_heads(half) for half in prefix.to(k.dtype).unbind(1))
+        if gate is not None:
+            added = gate(q @ prefix_k.mT * attn.scale)
+            mask = F.pad(added, (0, k.shape[2])).to(q.dtype)  # nothing for the block's own keys
+        k = torch.cat((prefix_k, k), dim=2)
+        v = torch.cat((prefix_v, v), dim=2)
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=attn.scale)
     return attn.proj(attn.norm(out.transpose(1, 2).flatten(2)))
 
 

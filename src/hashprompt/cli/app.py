@@ -53,7 +53,8 @@ def run(
         typer.Option("--backbone", "-b", help="`nano` (default), a timm name, FILE or ARCH@FILE."),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="`paper` (faithful, default) or `best` (ours).")
+        str | None,
+        typer.Option(help="`paper` (default), `original` or `best`; `paper/BENCHMARK` names both."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Class order, initial values, batches: all chance.")
@@ -148,8 +149,10 @@ def methods(
     config = find_method(name)[1]
     for title, group in ((name, config), ("stream", StreamOptions), ("run", RunOptions)):
         console.print(_options_table(title, group))
-    for preset, values in presets(name).items():
-        console.print(f"preset {preset}: {values or 'the defaults'}", highlight=False)
+    for preset, sections in presets(name).items():
+        console.print(f"preset {preset}: {'' if sections else 'the defaults'}", highlight=False)
+        for section, values in sections.items():
+            console.print(f"  {section}: {values or 'the defaults'}", highlight=False)
 
 
 @app.command()

@@ -72,12 +72,6 @@ EMBEDDED: dict[str, tuple[Callable[[], Source], str]] = {
     "digits": (embedded.digits, "scikit-learn's handwritten digits, class-incremental, 5 tasks"),
 }
 
-# What suits small data and the toy ViT. The paper's 50 epochs are for ViT-B on full benchmarks, and
-# its 15 prompt positions would be half of what each of nano's 17 tokens attends to.
-SUGGESTED: dict[str, dict[str, float]] = {
-    name: {"epochs": 8, "batch_size": 64, "lr": 0.1, "prompt_length": 4} for name in EMBEDDED
-}
-
 
 def available_streams() -> dict[str, str]:
     """Streams by name, with a sentence each, for listings."""

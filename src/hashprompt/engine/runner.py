@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
@@ -24,7 +24,7 @@ from hashprompt.engine.progress import RunProgress
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
-from hashprompt.methods.base import Batch, Method, Phase, Prediction
+from hashprompt.methods.base import Batch, Method, Phase, Prediction, Schedule
 from hashprompt.parts.growing import load_grown
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -48,8 +48,10 @@ class CurrentTask:
     def features(self) -> Tensor:
         return self._runner.plain_features(self._data.train)
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        return self._runner.map_clean(self._data.train, function)
+    def map(
+        self, function: Callable[[Tensor], Tensor], view: Literal["train", "clean"] = "clean"
+    ) -> Tensor:
+        return self._runner.map_images(self._data.train, function, view)
 
 
 class Runner:
@@ -86,6 +88,7 @@ class Runner:
             "after_task": [],
             "diagnostics": [],
             "timings": [],
+            "at_batch_size": {},
         }
         self._clock: dict[str, Any] = {}  # the entry of the log that time goes to
         self._since = self._saved_at = time.monotonic()
@@ -265,22 +268,29 @@ class Runner:
             key = tensor_hash(self.backbone.weights_sha256, view, table.images)
             # Not shared among devices: one of them may find the file while another does not.
             model = self.backbone.model
-            made = cached("features", key, lambda: {"x": self.map_clean(table, model, False)})
+            made = cached(
+                "features", key, lambda: {"x": self.map_images(table, model, shared=False)}
+            )
             self._plain[id(table)] = made["x"].to(self.fabric.device)
         return self._plain[id(table)]
 
     @torch.no_grad()
-    def map_clean(
-        self, table: ImageTable, function: Callable[[Tensor], Tensor], shared: bool = True
+    def map_images(
+        self,
+        table: ImageTable,
+        function: Callable[[Tensor], Tensor],
+        view: Literal["train", "clean"] = "clean",
+        shared: bool = True,
     ) -> Tensor:
-        """`function` over the clean view, in batches shared among the devices; (N, …) float."""
+        """`function` over a view, in batches shared among the devices; (N, …) float."""
         size = self.options.eval_batch_size
+        see = self.views.train if view == "train" else self.views.clean
         shared = shared and self.fabric.world_size > 1
         outputs = []
         for number, rows in enumerate(torch.arange(len(table)).split(size)):
             self._check_stop()
             if not shared or number % self.fabric.world_size == self.fabric.global_rank:
-                images = self.views.clean(table.images[rows].to(self.fabric.device))
+                images = see(table.images[rows].to(self.fabric.device))
                 with self.fabric.autocast():
                     outputs.append(function(images).float())
         whole = self._gather(outputs, len(table)) if shared else torch.cat(outputs)
@@ -313,7 +323,7 @@ class Runner:
         asked = {"first_guess": False, "task": False}
         for done, task in enumerate(tasks):
             right = 0
-            for prediction, labels in self._predictions(task.test):
+            for prediction, labels in self._predictions(task.test, self.options.eval_batch_size):
                 right += int((prediction.logits.argmax(1) == labels).sum())
                 for name, truth in (("first_guess", labels), ("task", task.index)):
                     guess = getattr(prediction, name)
@@ -339,13 +349,27 @@ class Runner:
             told += f", task inference {share['task']:.1f} %"
         self.progress.say(told)
         self._clock["images"] += counts["images"]
+        if learned == len(self.tasks) - 1:
+            self._evaluate_in_other_batches()
         self.method.train()
 
+    def _evaluate_in_other_batches(self) -> None:
+        """The final average in batches of other sizes: the same, unless the method leaks."""
+        for size in self.options.also_eval_at:
+            shares = []
+            for task in self.stream.tasks:
+                right = sum(
+                    int((prediction.logits.argmax(1) == labels).sum())
+                    for prediction, labels in self._predictions(task.test, size)
+                )
+                shares.append(100 * right / len(task.test))
+            self.log["at_batch_size"][str(size)] = sum(shares) / len(shares)
+
     @torch.no_grad()
-    def _predictions(self, table: ImageTable) -> Iterator[tuple[Prediction, Tensor]]:
+    def _predictions(self, table: ImageTable, size: int) -> Iterator[tuple[Prediction, Tensor]]:
         """Predictions of a test set with its labels, a batch at a time (on every device all)."""
         plain = self.plain_features(table)
-        for rows in torch.arange(len(table)).split(self.options.eval_batch_size):
+        for rows in torch.arange(len(table)).split(size):
             self._check_stop()
             images = self.views.clean(table.images[rows].to(self.fabric.device))
             with self.fabric.autocast():
@@ -450,8 +474,14 @@ def merged(stream: Stream) -> TaskData:
     return TaskData(0, classes, train, train)
 
 
-def learning_rate_factor(schedule: str, epoch: int, epochs: int) -> float:
+def learning_rate_factor(
+    schedule: Schedule | Callable[[int, int], float], epoch: int, epochs: int
+) -> float:
     """The rate of an epoch over the initial rate."""
+    if callable(schedule):
+        return schedule(epoch, epochs)
+    if schedule == "coda":  # CODA-Prompt's cosine: almost zero in the last epoch
+        return math.cos(0.495 * math.pi * epoch / max(epochs - 1, 1))
     if schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
     if schedule == "step":

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone
 from hashprompt.errors import UserError
 from hashprompt.options import Options, unknown
+
+Schedule = Literal["constant", "cosine", "step", "coda"]
 
 
 class Batch(NamedTuple):
@@ -46,7 +49,7 @@ class Phase:
     view: Literal["train", "clean", "features"] = "train"
     draw: Callable[[], list[Batch]] | None = None  # the batches of an epoch, instead of a view
     optimizer: Literal["adam", "sgd"] = "adam"
-    schedule: Literal["constant", "cosine", "step"] = "constant"
+    schedule: Schedule | Callable[[int, int], float] = "constant"  # or (epoch, epochs) -> factor
     clip: float | None = None
 
 
@@ -60,8 +63,10 @@ class TaskView(Protocol):
     def features(self) -> Tensor:
         """Plain features (N, D) of the clean view, cached on disk."""
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """`function` over the clean view in batches, without gradients, joined to (N, …)."""
+    def map(
+        self, function: Callable[[Tensor], Tensor], view: Literal["train", "clean"] = "clean"
+    ) -> Tensor:
+        """`function` over a view in batches, without gradients, joined to (N, …)."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ class MethodInfo:
 
     title: str
     summary: str
+    paper: str = ""
     scenarios: tuple[str, ...] = ("class", "domain")
     joint: bool = False  # trained on all tasks at once
     batch_invariant: bool = True
@@ -95,7 +101,7 @@ class Method(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return next(self.parameters()).device
+        return next(chain(self.parameters(), self.buffers())).device
 
     def begin_task(self, task: TaskView) -> None:
         """Grow for the new classes, take snapshots."""
@@ -135,7 +141,11 @@ class Method(nn.Module):
         return None
 
     def sizes(self) -> dict[str, int]:
-        """Stored numbers by kind: prompts, routers, head, tii, statistics."""
+        """Stored numbers by kind.
+
+        `prompts` (and what generates or adapts them), `routers` (what selects: routers, keys,
+        gates), `head`, `tii` (task inference by a network), `statistics` (of features).
+        """
         raise NotImplementedError
 
 
@@ -166,10 +176,28 @@ def find_method(name: str) -> tuple[type[Method], type[MethodConfig]]:
     return METHODS[name]
 
 
-def presets(method: str) -> dict[str, dict[str, Any]]:
-    """Named sets of options of a method, from `presets.yaml`."""
-    table = yaml.safe_load((files("hashprompt.methods") / "presets.yaml").read_text())
-    return table.get(method, {"paper": {}})
+def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """Named sets of options of a method: preset -> benchmark (or `default`) -> options.
+
+    They are in `presets/METHOD.yaml`, with the source of each value beside it.
+    """
+    file = files("hashprompt.methods") / "presets" / f"{method}.yaml"
+    if not file.is_file():
+        return {"paper": {}}
+    table = yaml.safe_load(file.read_text())
+    return {name: {k: v or {} for k, v in (of or {}).items()} for name, of in table.items()}
+
+
+def preset_options(method: str, preset: str, benchmark: str) -> dict[str, Any]:
+    """The options of a preset for a benchmark; `paper/split-cub200` names both."""
+    known = presets(method)
+    preset, _, named = preset.partition("/")
+    if preset not in known:
+        raise UserError(unknown(f"preset of {method}", preset, known))
+    sections = known[preset]
+    if named and named not in sections:
+        raise UserError(unknown(f"benchmark of preset {preset} of {method}", named, sections))
+    return {**sections.get("default", {}), **sections.get(named or benchmark, {})}
 
 
 def parameter_count(*modules: nn.Module | Tensor) -> int:

@@ -241,5 +241,5 @@ class Hash(PromptPipeline):
         return self.history.by_task.sum(1).tolist()
 
     def sizes(self) -> dict[str, int]:
-        routers = self.routers.tasks * self.routers.current.numel()
-        return {**super().sizes(), "prompts": self.pool.prompts.numel(), "routers": routers}
+        prompts, routers = self.pool.prompts.numel(), self.routers.numbers()
+        return {**super().sizes(), "prompts": prompts, "routers": routers}

@@ -23,6 +23,7 @@ from hashprompt.methods.base import (
     TaskView,
     parameter_count,
 )
+from hashprompt.methods.tuning import TrainingConfig
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.contrastive import contrastive_identity, contrastive_paper
 from hashprompt.parts.discriminant import Discriminant
@@ -62,16 +63,9 @@ class HeadsConfig(MethodConfig):
     ridge: float = Field(0.01, gt=0, description="diagonal added to Σ', share of its mean")
 
 
-class PromptConfig(HeadsConfig):
+class PromptConfig(HeadsConfig, TrainingConfig):
     """Training of prompts and head (WTP)."""
 
-    epochs: int = Field(50, ge=1, description="epochs of prompts and head on each task")
-    lr: float = Field(0.03, gt=0, description="rate of the prompts, times batch_size/256")
-    head_lr_scale: float = Field(0.1, gt=0, description="rate of the head over that of prompts")
-    schedule: Literal["constant", "cosine", "step"] = Field(
-        "step", description="`step` divides the rate by ten every 30 epochs"
-    )
-    clip: float | None = Field(1.0, gt=0, description="largest gradient norm")
     layers: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="prompted blocks, 1 is the first")
     contrastive: float = Field(0.1, ge=0, description="λ, weight of the contrastive term")
     contrastive_form: Literal["identity", "paper"] = Field(
@@ -286,7 +280,7 @@ class PromptPipeline(Pipeline):
 
     def prompt_phases(self, task: TaskView) -> list[Phase]:
         config = self.config
-        lr = config.lr * config.batch_size / 256
+        lr = config.rate()
         return [
             Phase(
                 "wtp",

@@ -1,12 +1,13 @@
 """Task routers: which experts of the pool an image uses, and with what weight."""
 
 import math
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from hashprompt.parts.growing import grow_buffer
+from hashprompt.parts.slots import TaskSlots, uniform
 
 RouterInit = Literal["uniform", "linear", "orthogonal"]
 
@@ -47,8 +48,8 @@ def choose(
     return Routing(scores, chosen, torch.zeros_like(scores).scatter(-1, chosen, alpha))
 
 
-class Routers(nn.Module):
-    """One linear router per task: the newest trains, the older ones are frozen.
+class Routers(TaskSlots):
+    """One linear router per task.
 
     Args:
         dim: D, width of the tokens.
@@ -58,36 +59,12 @@ class Routers(nn.Module):
     """
 
     def __init__(self, dim: int, experts: int, decisions: int, init: RouterInit) -> None:
-        super().__init__()
-        self.init: RouterInit = init
-        self.current = nn.Parameter(torch.empty(decisions, dim, experts))
-        self.register_buffer("frozen", torch.empty(0, decisions, dim, experts))
-        self.register_buffer("started", torch.tensor(False))
-        self.frozen: Tensor
-        self.started: Tensor
-
-    @property
-    def tasks(self) -> int:
-        return len(self.frozen) + int(self.started)
-
-    def add(self, copy_last: bool) -> None:
-        """Freeze the current router and start that of the next task, as a copy or fresh."""
-        if self.started:
-            grow_buffer(self, "frozen", self.current.detach()[None].clone())
-        if not self.started or not copy_last:
-            self.current.data.copy_(self._fresh())
-        self.started = torch.ones_like(self.started)
-
-    def _fresh(self) -> Tensor:
-        weight = torch.empty_like(self.current)
-        if self.init == "uniform":
-            return weight.uniform_(-1, 1)
-        if self.init == "linear":
-            bound = 1 / math.sqrt(weight.shape[1])
-            return weight.uniform_(-bound, bound)
-        for decision in weight:
-            nn.init.orthogonal_(decision)
-        return weight
+        fills: dict[RouterInit, Callable[[Tensor], object]] = {
+            "uniform": uniform(1),
+            "linear": uniform(1 / math.sqrt(dim)),
+            "orthogonal": lambda weight: [nn.init.orthogonal_(each) for each in weight],
+        }
+        super().__init__((decisions, dim, experts), fills[init])
 
     def scores(self, tokens: Tensor, task: Tensor | None, decision: int = 0) -> Tensor:
         """Eq. 1: s = mean over tokens of X W_r / √d.
@@ -107,6 +84,5 @@ class Routers(nn.Module):
             mean = tokens.float().mean(1) / math.sqrt(tokens.shape[-1])
             if task is None:
                 return mean @ self.current[decision]
-            stacked = torch.cat((self.frozen[:, decision], self.current[None, decision]))
-            every = torch.einsum("bd,tdn->btn", mean, stacked)
+            every = torch.einsum("bd,tdn->btn", mean, self.stacked()[:, decision])
             return every[torch.arange(len(task), device=task.device), task]

@@ -1,0 +1,74 @@
+"""HiDe-Prompt: a prompt of its own for every task, found by task-identity inference.
+
+Wang et al., NeurIPS 2023. The rest of the method is the pipeline itself.
+"""
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import MethodInfo, TaskView, blocks_of, register
+from hashprompt.methods.pipeline import PromptConfig, PromptPipeline
+from hashprompt.parts.legacy import LegacyBatchwise, LegacyLayout, most_frequent, public_kv_layout
+from hashprompt.parts.slots import TaskSlots, uniform
+
+
+class HideConfig(PromptConfig, LegacyLayout, LegacyBatchwise):
+    """Options of HiDe-Prompt."""
+
+    prompt_length: int = Field(20, ge=1, description="keys (and values) per prompt")
+    momentum: float = Field(
+        0.01, ge=0, le=1, description="m: share of the mean of earlier prompts in a new one"
+    )
+
+
+@register("hide", HideConfig)
+class Hide(PromptPipeline):
+    """Isolated prompts."""
+
+    info = MethodInfo(
+        "HiDe-Prompt", "a prompt of its own per task, found by task inference", "NeurIPS 2023"
+    )
+    keeps = (*PromptPipeline.keeps, "prompts.frozen")
+    config: HideConfig
+
+    def __init__(self, config: HideConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        self.blocks = blocks_of(config.layers, backbone)
+        shape = (len(self.blocks), 2, config.prompt_length, backbone.dim)
+        self.prompts = TaskSlots(shape, uniform(1))  # e_t; once the task is learned, p_t
+
+    def begin_task(self, task: TaskView) -> None:
+        if self.prompts.tasks:
+            self.prompts.current.data.copy_(self._mixed())  # what was trained is what is kept
+        super().begin_task(task)
+        self.prompts.add(copy_last=True)
+
+    def _mixed(self) -> Tensor:
+        """p_t = (1 − m)·e_t + m · mean of the prompts before it, (blocks, 2, L, D)."""
+        slots, m = self.prompts, self.config.momentum
+        if not len(slots.frozen) or not m:
+            return slots.current
+        return (1 - m) * slots.current + m * slots.frozen.mean(0)
+
+    def select(self, task: Tensor | None, count: int) -> Tensor:
+        """The prompt of each image, (B, blocks, 2, L, D)."""
+        current = self._mixed()[None]
+        if task is None:
+            return current.expand(count, -1, -1, -1, -1)
+        if self.config.batchwise_prompt:
+            task = most_frequent(task[:, None])[:, 0]
+        return torch.cat((self.prompts.frozen, current))[task]
+
+    def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
+        chosen = self.select(task, len(tokens)).unbind(1)
+        if self.config.legacy_kv_layout:
+            chosen = tuple(public_kv_layout(prefix) for prefix in chosen)
+        return Injection(prefix=dict(zip(self.blocks, chosen, strict=True)))
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        return [self.prompts.current]
+
+    def sizes(self) -> dict[str, int]:
+        return {**super().sizes(), "prompts": self.prompts.numbers()}

@@ -1,0 +1,154 @@
+"""Prompts and one linear head trained together on each task: the frame of the simpler methods.
+
+A member of this family says how an image gets its prompts, and what else is minimised.
+"""
+
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import (
+    Batch,
+    Method,
+    MethodConfig,
+    Phase,
+    Prediction,
+    Schedule,
+    TaskView,
+    parameter_count,
+)
+from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
+
+
+class TrainingConfig(MethodConfig):
+    """Training of prompts and head."""
+
+    epochs: int = Field(50, ge=1, description="epochs of prompts and head on each task")
+    lr: float = Field(0.03, gt=0, description="rate of the prompts, times batch_size/256")
+    head_lr_scale: float = Field(0.1, gt=0, description="rate of the head over that of prompts")
+    schedule: Schedule = Field(
+        "step", description="of the rate; `step` divides it by ten every 30 epochs"
+    )
+    clip: float | None = Field(1.0, gt=0, description="largest gradient norm")
+
+    def rate(self) -> float:
+        """The rate of the prompts in use."""
+        return self.lr * self.batch_size / 256
+
+
+class TuningConfig(TrainingConfig):
+    """The same, with what differs among public repositories."""
+
+    scale_lr: bool = Field(True, description="whether rates are multiplied by batch_size/256")
+    head_lr_scale: float = Field(1.0, gt=0, description="rate of the head over that of prompts")
+    schedule: Schedule = Field(
+        "constant", description="of the rate; `step` divides it by ten every 30 epochs"
+    )
+    optimizer: Literal["adam", "sgd"] = Field("adam", description="sgd has momentum 0.9")
+    weight_decay: float = Field(0.0, ge=0, description="of everything that is trained")
+
+    def rate(self) -> float:
+        return super().rate() if self.scale_lr else self.lr
+
+
+class Prompted(NamedTuple):
+    """What an image gets."""
+
+    inject: Injection
+    losses: dict[str, Tensor]  # what is minimised beside the cross-entropy, in training
+    task: Tensor | None = None  # (B,) whose prompts were chosen, if that is a choice of a task
+
+
+class PromptTuning(Method):
+    """Prompts and head trained together, cross-entropy over the classes of the task."""
+
+    needs_query: ClassVar[bool] = True  # whether prompts depend on the plain feature
+    masked: ClassVar[bool] = True  # whether only the task's own classes compete in training
+    config: TuningConfig
+
+    def __init__(self, config: TuningConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        self.config = config
+        self.head = GrowingLinear(backbone.dim)
+
+    # What a member of the family adds. -----------------------------------------------------
+
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+        """Prompts of images.
+
+        Args:
+            tokens: (B, N, D) embedded images.
+            query: (B, D) their plain features; (B, 0) when the method does not need them.
+            training: images of the current task, whose prompts are trained; else any image.
+        """
+        raise NotImplementedError
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        """What is trained at the prompts' rate."""
+        raise NotImplementedError
+
+    def features(self, tokens: Tensor, inject: Injection) -> Tensor:
+        """What the head reads, (B, D)."""
+        return self.backbone.encode(tokens, inject)
+
+    # The frame. ----------------------------------------------------------------------------
+
+    def begin_task(self, task: TaskView) -> None:
+        self.head.grow(max(task.classes) + 1)
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        config = self.config
+        rate, decay = config.rate(), {"weight_decay": config.weight_decay}
+        head = list(self.head.parameters())
+        return [
+            Phase(
+                "train",
+                step=lambda batch: self._step(batch, task),
+                groups=[
+                    {"params": self.prompt_parameters(), "lr": rate, **decay},
+                    {"params": head, "lr": rate * config.head_lr_scale, **decay},
+                ],
+                epochs=config.epochs,
+                batch_size=config.batch_size,
+                optimizer=config.optimizer,
+                schedule=config.schedule,
+                clip=config.clip,
+            )
+        ]
+
+    def query(self, tokens: Tensor) -> Tensor:
+        """Plain features (B, D) of embedded images, without gradients."""
+        if not self.needs_query:
+            return tokens.new_empty(len(tokens), 0)
+        with torch.no_grad():
+            return self.backbone.encode(tokens)
+
+    def allowed(self, task: TaskView) -> Tensor:
+        """Which outputs of the head compete while a task is trained, (C,) bool."""
+        allowed = torch.full_like(self.head.bias, not self.masked, dtype=torch.bool)
+        allowed[list(task.classes)] = True
+        return allowed
+
+    def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
+        tokens = self.backbone.embed(batch.inputs)
+        inject, losses, _ = self.prompt(tokens, self.query(tokens), training=True)
+        logits = self.head(self.features(tokens, inject))
+        return {"ce": masked_cross_entropy(logits, batch.labels, self.allowed(task)), **losses}
+
+    def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
+        tokens = self.backbone.embed(images)
+        query = self.query(tokens) if plain is None else plain
+        inject, _, task = self.prompt(tokens, query, training=False)
+        return Prediction(self.head(self.features(tokens, inject)), task)
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "prompts": 0,
+            "routers": 0,
+            "head": parameter_count(self.head),
+            "tii": 0,
+            "statistics": 0,
+        }

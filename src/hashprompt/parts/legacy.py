@@ -1,0 +1,46 @@
+"""Two leaks of the public code, kept behind switches so that published numbers can be reproduced.
+
+With either of them what is answered for an image depends on the images beside it in its batch.
+"""
+
+from pydantic import Field
+from torch import Tensor
+
+from hashprompt.options import Options
+
+SWITCHES = ("legacy_kv_layout", "batchwise_prompt")
+
+
+class LegacyLayout(Options):
+    """For methods whose public code mixes up the prefixes of a batch."""
+
+    legacy_kv_layout: bool = Field(
+        False, description="give images the prefixes of their neighbours, as the public code does"
+    )
+
+
+class LegacyBatchwise(Options):
+    """For methods whose public code lets a batch vote on the prompt."""
+
+    batchwise_prompt: bool = Field(
+        False, description="all images of a batch get the prompts that most of them chose"
+    )
+
+
+def public_kv_layout(prefix: Tensor) -> Tensor:
+    """What the public code makes of the prefixes of a batch.
+
+    It holds (2, B, L, D) and reshapes to (B, 2, L, D) without swapping the axes: image i gets the
+    entries 2i and 2i + 1 of [K_0 … K_{B−1}, V_0 … V_{B−1}] as its keys and its values.
+
+    Args:
+        prefix: (B, 2, L, D) as each image should get it.
+    """
+    return prefix.transpose(0, 1).reshape(prefix.shape)
+
+
+def most_frequent(chosen: Tensor) -> Tensor:
+    """Replace each image's choice (B, k) by the k ids that the batch chose most often."""
+    ids, counts = chosen.unique(return_counts=True)  # ids ascend: of equals the smaller wins
+    order = counts.argsort(descending=True, stable=True)[: chosen.shape[1]]
+    return ids[order].expand_as(chosen)

@@ -1,0 +1,53 @@
+"""What every task has of its own: the newest trains, the older ones are frozen."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from hashprompt.parts.growing import grow_buffer
+
+
+class TaskSlots(nn.Module):
+    """One tensor per task.
+
+    Args:
+        shape: of the tensor of a task.
+        init: fills a tensor of that shape in place, for a slot that does not copy the last one.
+    """
+
+    def __init__(self, shape: tuple[int, ...], init: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.fill = init
+        self.current = nn.Parameter(torch.empty(shape))
+        self.register_buffer("frozen", torch.empty(0, *shape))
+        self.register_buffer("started", torch.tensor(False))
+        self.frozen: Tensor
+        self.started: Tensor
+
+    @property
+    def tasks(self) -> int:
+        return len(self.frozen) + int(self.started)
+
+    def add(self, copy_last: bool) -> None:
+        """Freeze the current slot and start that of the next task, as a copy or fresh."""
+        if self.started:
+            grow_buffer(self, "frozen", self.current.detach()[None].clone())
+        if not self.started or not copy_last:
+            fresh = torch.empty_like(self.current)
+            self.fill(fresh)
+            self.current.data.copy_(fresh)
+        self.started = torch.ones_like(self.started)
+
+    def stacked(self) -> Tensor:
+        """All slots, (T, …); only the newest has a gradient."""
+        return torch.cat((self.frozen, self.current[None]))
+
+    def numbers(self) -> int:
+        """How many numbers all slots hold."""
+        return self.tasks * self.current.numel()
+
+
+def uniform(bound: float) -> Callable[[Tensor], Tensor]:
+    """Fills with U(−bound, bound)."""
+    return lambda tensor: tensor.uniform_(-bound, bound)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from hashprompt import benchmark
 from hashprompt.backbone import available_backbones
+from hashprompt.cli import data
 from hashprompt.data.streams import StreamOptions, available_streams
 from hashprompt.engine.checkpoint import write_atomically
 from hashprompt.engine.settings import RunOptions
@@ -28,6 +29,7 @@ app = typer.Typer(
     "not kept.\n\nStart with `hashprompt run`: it trains Hash on an embedded stream of drawings "
     "with an embedded vision transformer, in minutes, without any download.",
 )
+app.add_typer(data.app, name="data")
 console = Console()
 errors = Console(stderr=True)
 
@@ -46,7 +48,7 @@ def run(
     ] = None,
     stream: Annotated[
         str | None,
-        typer.Option("--stream", "-s", help="See `streams`, or `npz:FILE`; default `glyphs`."),
+        typer.Option("--stream", "-s", help="See `streams`; default `glyphs`."),
     ] = None,
     backbone: Annotated[
         str | None,

@@ -6,7 +6,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from hashprompt.data.archives import unpack
 from hashprompt.data.sets.base import DataSet, Remote
@@ -15,12 +14,7 @@ from hashprompt.errors import UserError
 BLOCK = 1 << 20
 TIMEOUT = 60.0  # seconds without a byte
 AGAIN = "Run the command again to go on from there."
-
-
-class Watch(Protocol):
-    """Told how far a download is."""
-
-    def __call__(self, name: str, done: int, total: int | None) -> None: ...
+Watch = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all
 
 
 def fetch(

@@ -52,12 +52,18 @@ class Store(Protocol):
 
     def digest(self, index: int) -> bytes: ...
 
+    def size(self, index: int) -> tuple[int, int]: ...
+
+    def name(self, index: int) -> str: ...
+
 
 class Memory:
     """Decoded images end to end in one buffer, which costs no more than their pixels."""
 
-    def __init__(self, sizes: Sequence[tuple[int, int]]) -> None:
-        self.sizes = sizes
+    def __init__(
+        self, sizes: Sequence[tuple[int, int]], files: Sequence[ImageFile] | None = None
+    ) -> None:
+        self.sizes, self.files = sizes, files
         self.starts = list(accumulate((3 * h * w for h, w in sizes), initial=0))
         self.pixels = torch.empty(self.starts[-1], dtype=torch.uint8)
 
@@ -72,10 +78,16 @@ class Memory:
         height, width = self.sizes[index]
         return self.pixels[self.starts[index] : self.starts[index + 1]].view(3, height, width)
 
+    def size(self, index: int) -> tuple[int, int]:
+        return self.sizes[index]
+
     def digest(self, index: int) -> bytes:
         image = self.read(index)
         shape = f"{tuple(image.shape)}".encode()
         return hashlib.sha256(shape + image.numpy().tobytes()).digest()
+
+    def name(self, index: int) -> str:
+        return str(self.files[index]) if self.files else f"image {index}"
 
 
 class Disk:
@@ -87,9 +99,15 @@ class Disk:
     def read(self, index: int) -> Tensor:
         return read_image(self.files[index], self.reading.short_side, self.reading.upright)
 
+    def size(self, index: int) -> tuple[int, int]:
+        return image_size(self.files[index], self.reading.short_side, self.reading.upright)
+
     def digest(self, index: int) -> bytes:
         settings = f"{self.reading.short_side} {self.reading.upright}".encode()
         return hashlib.sha256(settings + self.files[index].read_bytes()).digest()
+
+    def name(self, index: int) -> str:
+        return str(self.files[index])
 
 
 class Photos:
@@ -113,12 +131,20 @@ class Photos:
     def select(self, rows: Tensor) -> "Photos":
         return Photos(self.store, self.rows[rows])
 
+    def names(self) -> list[str]:
+        return [self.store.name(row) for row in self.rows.tolist()]
+
+    def sizes(self) -> list[tuple[int, int]]:
+        """(height, width) of each image."""
+        return list(in_threads(self.store.size, self.rows.tolist()))
+
+    def digests(self) -> list[bytes]:
+        """SHA-256 of each image."""
+        return list(in_threads(self.store.digest, self.rows.tolist()))
+
     def content_hash(self) -> str:
         """SHA-256 over the content of all images, in order."""
-        digest = hashlib.sha256()
-        for one in in_threads(self.store.digest, self.rows.tolist()):
-            digest.update(one)
-        return digest.hexdigest()
+        return hashlib.sha256(b"".join(self.digests())).hexdigest()
 
 
 class Ahead:
@@ -174,7 +200,7 @@ def open_photos(
     sizes = _watched("looking at images", size_of, len(files))
     needed = sum(3 * height * width for height, width in sizes) / 1e9
     fits = needed <= reading.memory_gb
-    store: Store = Memory(sizes) if fits else Disk(files, reading)
+    store: Store = Memory(sizes, files) if fits else Disk(files, reading)
 
     def decode(index: int) -> None:
         if index in problems:

@@ -15,7 +15,15 @@ from hashprompt.errors import UserError
 
 Scenario = Literal["class", "domain"]
 MANY = 10**6  # more than there are classes
-__all__ = ["EMBEDDED", "Stream", "StreamOptions", "TaskData", "available_streams", "load_stream"]
+__all__ = [
+    "EMBEDDED",
+    "Stream",
+    "StreamOptions",
+    "TaskData",
+    "available_streams",
+    "cut_source",
+    "load_stream",
+]
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,11 @@ class Stream:
 
 def load_stream(name: str, options: StreamOptions, seed: int) -> Stream:
     """Load a source by name and cut it into tasks."""
-    source = load_source(name, options)
+    return cut_source(load_source(name, options), name, options, seed)
+
+
+def cut_source(source: Source, name: str, options: StreamOptions, seed: int) -> Stream:
+    """Cut a source into tasks; `name` is what the user called it."""
     _check(source)
     fingerprint = source.fingerprint or tensor_hash(
         source.name, *(t for s in (source.train, source.test) for t in (s.images, s.labels))

@@ -36,7 +36,7 @@ MOST_ROWS = 12  # of the table of classes
 def list_sets(root: Root = None) -> None:
     """List the published benchmarks, and which of them are on this machine."""
     place = _root(root)
-    table = Table("data set", "here", "download", "licence", "what it is", box=None)
+    table = Table("data set", "fetched", "download", "licence", "what it is", box=None)
     for data in SETS.values():
         sizes = [remote.size for remote in data.remotes]
         known = sum(size for size in sizes if size) / 1e9

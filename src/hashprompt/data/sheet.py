@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hashprompt.data.tables import ImageTable, Source
 
-CELL, GAP, LABEL = 96, 6, 210  # pixels
+CELL, GAP, LABEL, HEAD = 96, 6, 210, 52  # pixels
 MOST_CLASSES, TRAIN, TEST = 24, 6, 2
 INK, GROUND, FAINT = (20, 20, 20), (255, 255, 255), (120, 120, 120)
 
@@ -20,7 +20,7 @@ def contact_sheet(source: Source) -> Image.Image:
     step = max(1, -(-len(present) // MOST_CLASSES))
     chosen = present[::step]
     width = LABEL + (TRAIN + TEST) * (CELL + GAP) + 3 * GAP
-    height = (len(chosen) + 1) * (CELL + GAP) - CELL // 2
+    height = HEAD + len(chosen) * (CELL + GAP)
     page = Image.new("RGB", (width, height), GROUND)
     draw = ImageDraw.Draw(page)
     # Ships with matplotlib and knows Latin, Greek and Cyrillic letters.
@@ -29,9 +29,9 @@ def contact_sheet(source: Source) -> Image.Image:
     title = f"{source.name}: {len(chosen)} of {len(present)} classes"
     draw.text((GAP, GAP), title, INK, large)
     for x, heading in ((LABEL, "training"), (LABEL + TRAIN * (CELL + GAP) + 2 * GAP, "test")):
-        draw.text((x, GAP), heading, FAINT, large)
+        draw.text((x, GAP + 20), heading, FAINT, large)
     for row, label in enumerate(chosen):
-        top = CELL // 2 + row * (CELL + GAP)
+        top = HEAD + row * (CELL + GAP)
         draw.text((GAP, top + 30), _short(source.class_names[label]), INK, large)
         counts = [int((table.labels == label).sum()) for table in (source.train, source.test)]
         draw.text((GAP, top + 50), f"{counts[0]} training, {counts[1]} test", FAINT, small)

@@ -150,7 +150,12 @@ def test_a_huge_image_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
 
     for name, side in (("large.png", 10_000), ("bomb.png", 40_000)):
         header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-        png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+        png = (
+            b"\x89PNG\r\n\x1a\n"
+            + chunk(b"IHDR", header)
+            + chunk(b"IDAT", b"")
+            + chunk(b"IEND", b"")
+        )
         (tmp_path / name).write_bytes(png)
         assert "at most 89,478,485 are read" in reason(tmp_path / name)
 

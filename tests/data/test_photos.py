@@ -16,7 +16,9 @@ SIZES = [(12, 10), (7, 9), (12, 10), (30, 4), (5, 5)]
 
 @pytest.fixture
 def files(tmp_path: Path, write: Any) -> list[Path]:
-    return [write(tmp_path / f"{i}.png", i, width, height) for i, (width, height) in enumerate(SIZES)]
+    return [
+        write(tmp_path / f"{i}.png", i, width, height) for i, (width, height) in enumerate(SIZES)
+    ]
 
 
 @pytest.mark.parametrize(("memory_gb", "store"), [(1.0, Memory), (0.0, Disk)])
@@ -85,7 +87,9 @@ def test_unreadable_images_stop_or_are_counted(memory_gb: float, files: list[Pat
     files[1].write_bytes(b"")
     files[3].write_bytes(files[3].read_bytes()[:80])  # a header, and not much more
     if memory_gb:
-        with pytest.raises(UserError, match=r"2 of 5 images cannot be read: .*1\.png \(it is empty"):
+        with pytest.raises(
+            UserError, match=r"2 of 5 images cannot be read: .*1\.png \(it is empty"
+        ):
             open_photos(files, Reading(memory_gb=memory_gb))
     reading = Reading(memory_gb=memory_gb, unreadable="skip")
     photos, kept, notes = open_photos(files, reading)

@@ -57,7 +57,7 @@ def subfolders(folder: Path) -> list[Path]:
     """Folders inside a folder, sorted; links are followed, unless they lead back."""
     found = []
     for entry in _listed(folder):
-        if entry.is_dir() and not entry.name.startswith((".", "__MACOSX")):
+        if _is_folder(entry) and not entry.name.startswith((".", "__MACOSX")):
             path = Path(entry.path)
             if entry.is_symlink() and folder.resolve().is_relative_to(path.resolve()):
                 raise UserError(f"{path} is a link that leads back to {path.resolve()}. Remove it.")
@@ -69,11 +69,18 @@ def images_in(folder: Path, ignored: list[Path]) -> list[Path]:
     """Image files directly inside a folder, sorted; others are added to `ignored`."""
     images: list[Path] = []
     for entry in _listed(folder):
-        if entry.is_dir() or entry.name.startswith("."):
+        if _is_folder(entry) or entry.name.startswith("."):
             continue
         path = Path(entry.path)
         (images if looks_like_image(path) else ignored).append(path)
     return images
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def _listed(folder: Path) -> list[os.DirEntry[str]]:

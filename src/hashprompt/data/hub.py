@@ -75,6 +75,6 @@ def _column(name: str, features: Any, kind: type, chosen: str | None) -> str:
     elif "label" in fitting:
         fitting = ["label"]
     if not fitting:
-        wanted = f"label_column={chosen}" if chosen else f"a column of type {kind.__name__}"
+        wanted = f"label_column={chosen}" if chosen else f"column of type {kind.__name__}"
         raise UserError(f"`{name}` has no {wanted}; its columns are {', '.join(features)}.")
     return fitting[0]

@@ -1,4 +1,4 @@
-"""Folders of images as streams: every layout that is understood, and words for those that are not."""
+"""Folders of images as streams: the layouts that are understood, and words for the others."""
 
 import json
 import shutil

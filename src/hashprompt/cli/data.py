@@ -36,12 +36,14 @@ MOST_ROWS = 12  # of the table of classes
 def list_sets(root: Root = None) -> None:
     """List the published benchmarks, and which of them are on this machine."""
     place = _root(root)
-    table = Table("data set", "fetched", "download", "licence", "what it is", box=None)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("data set", "fetched", "download", "what it is"):
+        table.add_column(heading, no_wrap=heading != "what it is")
     for data in SETS.values():
         sizes = [remote.size for remote in data.remotes]
         known = sum(size for size in sizes if size) / 1e9
         size = "–" if not sizes else f"{known:.2f} GB" if all(sizes) else "some GB"
-        table.add_row(data.name, _state(data, place), size, data.licence, data.about)
+        table.add_row(data.name, _state(data, place), size, data.about)
     console.print(table)
     _line(f"Data root: {place}")
 
@@ -57,6 +59,7 @@ def fetch(
     """
     if name not in SETS:
         raise UserError(f"{unknown('data set', name, SETS)} See `hashprompt data list`.")
+    _line(f"Licence of {name}: {SETS[name].licence}.")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(
         *columns, TransferSpeedColumn(), TimeRemainingColumn(), console=Console(stderr=True)

@@ -30,7 +30,9 @@ class Colours:
     policy: Literal["", "cifar10", "imagenet"] = ""  # of AutoAugment
 
     def steps(self) -> list[v2.Transform]:
-        jitter = v2.RandomApply([v2.ColorJitter(*self.jitter)], self.jitter_chance)
+        jitter: v2.Transform = v2.ColorJitter(*self.jitter)
+        if self.jitter_chance < 1:
+            jitter = v2.RandomApply([jitter], self.jitter_chance)
         return [
             *([v2.AutoAugment(v2.AutoAugmentPolicy(self.policy))] if self.policy else []),
             *([jitter] if any(self.jitter) else []),
@@ -94,14 +96,15 @@ class Views:
         size = self.preprocessing.image_size
         short = round(size / self.center)
         height, width = images.shape[-2:]
-        scale = short / min(height, width)
-        target = (max(short, round(height * scale)), max(short, round(width * scale)))
+        shorter = min(height, width)
+        # Rounded as torchvision's Resize and CenterCrop do, to cut the same pixels.
+        target = (int(short * height / shorter), int(short * width / shorter))
         pixels = images.float() / 255
         if target != (height, width):
             pixels = F.interpolate(
                 pixels, target, mode=self._mode, antialias=True, align_corners=False
             ).clamp(0, 1)
-        top, left = (target[0] - size) // 2, (target[1] - size) // 2
+        top, left = (round((side - size) / 2) for side in target)
         return pixels[..., top : top + size, left : left + size]
 
     def _central_photos(self, images: PhotoBatch) -> Tensor:

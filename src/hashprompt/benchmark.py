@@ -96,7 +96,9 @@ def plan(
     names = {"method": method, "stream": stream, "backbone": backbone, "preset": preset}
     given = build(Given, {**names, "seed": seed})  # a YAML file may hold anything
     config_type = find_method(method)[1]
-    suited = preset_options(method, preset, "embedded" if stream in EMBEDDED else stream)
+    # Another split of the same images has the same presets.
+    about = "embedded" if stream in EMBEDDED else stream.removesuffix("-lamda")
+    suited = preset_options(method, preset, about)
     own, cut, rest = split_options(options or {}, config_type, StreamOptions, RunOptions)
     return Plan(
         method,

@@ -1,8 +1,6 @@
 """Small image trees."""
 
-import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +46,4 @@ def tree(tmp_path: Path, write: Write) -> Callable[..., Path]:
 @pytest.fixture(autouse=True)
 def _no_data_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whatever the machine has: these tests see an empty data root."""
-    if "HASHPROMPT_DATA" in os.environ:
-        monkeypatch.setenv("HASHPROMPT_REAL_DATA", os.environ["HASHPROMPT_DATA"])
     monkeypatch.setenv("HASHPROMPT_DATA", str(tmp_path / "data-root"))
-
-
-@pytest.fixture
-def seconds() -> Iterator[Callable[[int], None]]:
-    """`seconds(10)`: a test that hangs fails after that many."""
-    yield lambda limit: signal.alarm(limit) and None
-    signal.alarm(0)

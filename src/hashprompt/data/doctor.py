@@ -10,6 +10,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
+from hashprompt.data.images import is_animated
 from hashprompt.data.photos import Photos
 from hashprompt.data.settings import StreamOptions
 from hashprompt.data.sources import KINDS, load_source
@@ -63,6 +64,7 @@ def check(name: str, options: StreamOptions) -> Checkup:
         problems=broken,
     )
     _look_for_uneven_classes(found)
+    _look_for_animations(found)
     _look_for_repeats(found)
     try:
         found.tasks = len(cut_source(source, name, lenient, seed=0).tasks)
@@ -106,6 +108,17 @@ def _look_for_uneven_classes(found: Checkup) -> None:
     if untested:
         listed = ", ".join(untested[:5])
         found.warnings.append(f"{len(untested)} classes have no test images: {listed}.")
+
+
+def _look_for_animations(found: Checkup) -> None:
+    photos = [t.images for t in (found.source.train, found.source.test)]
+    names = [n for images in photos if isinstance(images, Photos) for n in images.names()]
+    candidates = [Path(name) for name in names if name.lower().endswith((".gif", ".webp"))]
+    moving = [path for path in candidates if path.is_file() and is_animated(path)]
+    if moving:
+        found.notes.append(
+            f"{len(moving)} images are animations, for example {moving[0]}; the first frame is used."
+        )
 
 
 def _look_for_repeats(found: Checkup) -> None:

@@ -117,7 +117,8 @@ def _look_for_animations(found: Checkup) -> None:
     moving = [path for path in candidates if path.is_file() and is_animated(path)]
     if moving:
         found.notes.append(
-            f"{len(moving)} images are animations, for example {moving[0]}; the first frame is used."
+            f"{len(moving)} images are animations, for example {moving[0]}: the first frame is "
+            "used."
         )
 
 

@@ -16,8 +16,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 MOE = {"hdr": False, "hgm": False}
-# name -> (method, preset, options)
-VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+VARIANTS: dict[str, "Variant"] = {
     "fine-tuning (floor)": ("finetune", "paper", {}),
     "Gaussian head, no prompts, TAP": ("gaussian-head", "paper", {}),
     "Gaussian head, no prompts, discriminant": ("gaussian-head", "best", {}),
@@ -52,11 +51,14 @@ def run_one(job: tuple[dict[str, Any], str]) -> None:
     print(f"{result.metrics['FAA']:6.2f}  {out.name}", flush=True)
 
 
-def settings_of(args: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
+Variant = tuple[str, str, dict[str, Any]]  # method, preset, options
+
+
+def settings_of(args: argparse.Namespace, variant: Variant, seed: int) -> dict[str, Any]:
     """What `benchmark.plan` takes: the common setting, then the variant, then --set."""
     from hashprompt.methods.base import find_method
 
-    method, preset, own = VARIANTS[name]
+    method, preset, own = variant
     known = find_method(method)[1].model_fields
     options: dict[str, Any] = {"holdout": args.holdout}
     if args.what == "real":
@@ -128,8 +130,8 @@ def cell(name: str, values: list[float | None]) -> str:
     return f"{text} ± {stdev(known):.{digits}f}" if len(known) > 1 else text
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(about: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("what", choices=["embedded", "real"])
     parser.add_argument("--data", type=Path, help="npz with x_train, y_train, x_test, y_test")
     parser.add_argument("--weights", type=Path, help="ViT-Ti weights")
@@ -144,19 +146,31 @@ def main() -> None:
         nargs="+",
         default=[],
     )
-    args = parser.parse_args()
-    names = [n for n in VARIANTS if not args.only or any(word in n for word in args.only)]
+    return parser.parse_args()
+
+
+def run_all(args: argparse.Namespace, variants: dict[str, Variant]) -> dict[str, list[Path]]:
+    """Run what --only names of the variants with every seed; their finished run directories."""
+    names = [n for n in variants if not args.only or any(word in n for word in args.only)]
     folders = {(n, s): args.runs / args.what / f"{slug(n)}-{s}" for s in args.seeds for n in names}
-    jobs = [(settings_of(args, n, s), str(folder)) for (n, s), folder in folders.items()]
+    jobs = [(settings_of(args, variants[n], s), str(f)) for (n, s), f in folders.items()]
     with ProcessPoolExecutor(args.workers) as pool:
         list(pool.map(run_one, jobs))
+    return {n: [folders[n, s] for s in args.seeds] for n in names}
 
-    print("| variant | seeds | " + " | ".join(COLUMNS) + " |")
-    print("|---|---|" + "---|" * len(COLUMNS))
-    for name in names:
-        results = [json.loads((folders[name, s] / "result.json").read_text()) for s in args.seeds]
-        cells = [cell(c, [value(r) for r in results]) for c, value in COLUMNS.items()]
-        print(f"| {name} | {len(results)} | " + " | ".join(cells) + " |")
+
+def print_table(folders: dict[str, list[Path]], columns: dict[str, Any]) -> None:
+    print("| variant | seeds | " + " | ".join(columns) + " |")
+    print("|---|---|" + "---|" * len(columns))
+    for name, runs in folders.items():
+        results = [json.loads((run / "result.json").read_text()) for run in runs]
+        cells = [cell(c, [value(r) for r in results]) for c, value in columns.items()]
+        print(f"| {name} | {len(results)} | " + " | ".join(cells) + " |", flush=True)
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    print_table(run_all(args, VARIANTS), COLUMNS)
 
 
 if __name__ == "__main__":

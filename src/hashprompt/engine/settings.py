@@ -16,9 +16,6 @@ class RunOptions(Options):
     area: float = Field(0.08, gt=0, le=1, description="smallest area of `resized-crop`")
     center: float = Field(1.0, gt=0, le=1, description="share kept by the clean centre crop")
     eval_batch_size: int = Field(64, ge=1, description="images per step without gradients")
-    also_eval_at: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (), description="after the last task, evaluate in batches of these sizes too"
-    )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to compute")
     devices: int = Field(1, ge=1, description="how many devices share each batch")
     precision: Annotated[  # a bare 32 arrives as a number

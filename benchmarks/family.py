@@ -7,8 +7,8 @@ Same classes, order, transform, backbone, epochs and batches for all. Finished r
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tables import COLUMNS, Variant, arguments, print_table, run_all
 
@@ -64,11 +64,41 @@ def ask_again(run: Path) -> dict[str, float | None]:
     return found
 
 
+def draw(folders: dict[str, list[Path]], where: Path) -> None:
+    """The two figures: accuracy over tasks, accuracy against parameters."""
+    from hashprompt.report.compare import Comparison, compare, compare_figure, cost_figure
+    from hashprompt.report.figures import render
+
+    rows = [
+        replace(row, method=name, preset="", changed={}, differs=())
+        for name, runs in folders.items()
+        for row in compare(runs).rows
+        if "legacy" not in name and "batchwise" not in name
+    ]
+    table = Comparison(tuple(rows))
+    for name, figure in (("over-tasks", compare_figure), ("against-size", cost_figure)):
+        where.mkdir(parents=True, exist_ok=True)
+        picture = render(lambda figure=figure: figure(table))  # type: ignore[misc]
+        (where / f"family-{name}.png").write_bytes(picture or b"")
+
+
 def main() -> None:
     args = arguments(__doc__)
     folders = run_all(args, FAMILY)
-    asked = {run: ask_again(run) for runs in folders.values() for run in runs}
-    ...
+    asked = {str(run): ask_again(run) for runs in folders.values() for run in runs}
+    shown = (
+        "FAA",
+        "CAA",
+        "FM",
+        "task inference",
+        "prompts + routers",
+        "training passes",
+        "seconds",
+    )
+    columns = {name: COLUMNS[name] for name in shown}
+    columns |= {name: lambda r, name=name: asked[r["folder"]][name] for name in ASKED}
+    print_table(folders, columns)
+    draw(folders, args.runs / args.what / "figures")
 
 
 if __name__ == "__main__":

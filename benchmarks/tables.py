@@ -66,8 +66,6 @@ def settings_of(args: argparse.Namespace, variant: Variant, seed: int) -> dict[s
             **{"batch_size": 64, "epochs": 8, "lr": 0.06, "prompt_length": 8},
             **{"align_lr": 0.05, "align_samples": 100},
         }
-        if preset == "paper":
-            training["schedule"] = "constant"
         options |= {
             **{"classes": 50, "tasks": 5, "train_per_class": 60, "test_per_class": 20},
             **{"order_seed": 1993 + seed, "image_size": 112},
@@ -163,7 +161,7 @@ def print_table(folders: dict[str, list[Path]], columns: dict[str, Any]) -> None
     print("| variant | seeds | " + " | ".join(columns) + " |")
     print("|---|---|" + "---|" * len(columns))
     for name, runs in folders.items():
-        results = [json.loads((run / "result.json").read_text()) for run in runs]
+        results = [{**json.loads((r / "result.json").read_text()), "folder": str(r)} for r in runs]
         cells = [cell(c, [value(r) for r in results]) for c, value in columns.items()]
         print(f"| {name} | {len(results)} | " + " | ".join(cells) + " |", flush=True)
 

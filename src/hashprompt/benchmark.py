@@ -194,7 +194,9 @@ def evaluate(folder: str | Path, quiet: bool = False, **options: Any) -> dict[st
     try:
         return runner.evaluate_again()
     except KeyError as error:
-        raise UserError(f"The learner in {folder} lacks what these options need: {error}") from error
+        raise UserError(
+            f"The learner in {folder} lacks what these options need: {error}"
+        ) from error
 
 
 def _stored_plan(

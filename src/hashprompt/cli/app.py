@@ -1,6 +1,7 @@
 """`hashprompt`: run, resume, report, compare, and lists of what there is."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,6 +110,24 @@ def resume(
 
 
 @app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(help="A finished run.")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="An option of prediction."),
+    ] = None,
+) -> None:
+    """Test the learner of a finished run again, e.g. with `--set eval_batch_size=1`."""
+    options = dict(_parse_setting(item) for item in set_ or [])
+    found = benchmark.evaluate(folder, quiet=True, **options)
+    table = Table("task", "accuracy, %")
+    for index, accuracy in enumerate(found["accuracy"]):
+        table.add_row(str(index + 1), f"{accuracy:.2f}")
+    console.print(table)
+    console.print(f"FAA {found['average']:.2f}", style="bold")
+
+
+@app.command()
 def report(folder: Annotated[Path, typer.Argument(help="A finished run.")]) -> None:
     """Write `report.html` and the figures of a run anew."""
     _say_report(benchmark.load_result(folder))
@@ -122,18 +141,20 @@ def compare(
     ] = False,
     markdown: Annotated[Path | None, typer.Option(help="Also write the table here.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Also draw accuracy over tasks here.")] = None,
+    cost: Annotated[Path | None, typer.Option(help="Also draw accuracy against size here.")] = None,
 ) -> None:
     """One table of several runs; runs that differ in the seed alone become mean ± deviation."""
     from hashprompt.report.compare import compare as compare_runs  # drawing is slow to import
-    from hashprompt.report.compare import compare_figure
+    from hashprompt.report.compare import compare_figure, cost_figure
     from hashprompt.report.figures import render
 
     table = compare_runs(folders, allow_mixed)
     console.print(table.to_rich())
     if markdown:
         write_atomically(markdown, table.to_markdown().encode())
-    if figure:
-        write_atomically(figure, render(lambda: compare_figure(table)) or b"")
+    for path, draw in ((figure, compare_figure), (cost, cost_figure)):
+        if path:
+            write_atomically(path, render(partial(draw, table)) or b"")
 
 
 @app.command()

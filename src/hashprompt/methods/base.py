@@ -91,7 +91,7 @@ class Method(nn.Module):
     """A continual learner. All its state is in parameters and registered buffers."""
 
     info: ClassVar[MethodInfo]
-    keeps: ClassVar[tuple[str, ...]] = ()  # state (by prefix) whose old rows never change
+    keeps: tuple[str, ...] = ()  # state (by prefix) whose old rows never change
     backbone: Backbone
 
     def __init__(self, config: MethodConfig, backbone: Backbone) -> None:

@@ -10,6 +10,7 @@ import torch
 from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
+from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
 
 Storage = Literal["covariance", "variance", "multi-centroid", "low-rank"]
@@ -92,6 +93,17 @@ class ClassGaussians(nn.Module):
         grow_buffer(self, "rest", centres[None])
         grow_buffer(self, "spread", spread[None])
         grow_buffer(self, "shares", shares[None])
+
+    def move(self, cell: int, drift: Drift) -> None:
+        """Let a cell follow a drift of the features. Diagonals stay: they only bound the rest."""
+        self.means[cell] = drift.points(self.means[cell])
+        if self.storage == "covariance":
+            once = drift.directions(self.spread[cell])  # Σ (I + W), then (I + W)ᵀ Σ (I + W)
+            self.spread[cell] = drift.directions(once.mT).mT
+        elif self.storage == "low-rank":
+            self.spread[cell] = drift.directions(self.spread[cell].mT).mT
+        elif self.storage == "multi-centroid":
+            self.rest[cell] = drift.points(self.rest[cell])
 
     def covariances(self) -> Tensor:
         """Dense covariance of every cell, (M, D, D)."""

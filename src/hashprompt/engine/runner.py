@@ -24,7 +24,7 @@ from hashprompt.engine.progress import RunProgress
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
-from hashprompt.methods.base import Batch, Method, Phase, Prediction, Schedule
+from hashprompt.methods.base import Batch, Method, Phase, Prediction, learning_rate_factor
 from hashprompt.parts.growing import load_grown
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -474,21 +474,6 @@ def merged(stream: Stream) -> TaskData:
     )
     classes = tuple(sorted({c for task in stream.tasks for c in task.classes}))
     return TaskData(0, classes, train, train)
-
-
-def learning_rate_factor(
-    schedule: Schedule | Callable[[int, int], float], epoch: int, epochs: int
-) -> float:
-    """The rate of an epoch over the initial rate."""
-    if callable(schedule):
-        return schedule(epoch, epochs)
-    if schedule == "coda":  # CODA-Prompt's cosine: almost zero in the last epoch
-        return math.cos(0.495 * math.pi * epoch / max(epochs - 1, 1))
-    if schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
-    if schedule == "step":
-        return 0.1 ** (epoch // 30)
-    return 1.0
 
 
 def _optimizer_tensors(state: dict[str, Any]) -> dict[str, Tensor]:

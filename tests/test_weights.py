@@ -384,6 +384,8 @@ class Site:
         same = request.headers["If-Range"] == tag
         start = int(wanted[6:-1]) if wanted and same and self.resumes else 0
         request.send_response(206 if start else 200)
+        if start:
+            request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         request.send_header("ETag", tag)
         request.send_header("X-Repo-Commit", "0" * 40)
         request.send_header("Content-Length", str(len(content) - start))

@@ -101,7 +101,8 @@ def _transfer(remote: Remote, part: Path, tell: Callable[[int], None]) -> bool:
         _open(remote.url, {k: v for k, v in headers.items() if v}) as response,
         open(part, "ab") as file,
     ):
-        if have and response.status != http.HTTPStatus.PARTIAL_CONTENT:
+        sent = response.headers["Content-Range"] or ""
+        if have and not sent.startswith(f"bytes {have}-"):
             file.truncate(0)  # a server that cannot resume sends the whole
         while chunk := _read(response):
             file.write(chunk)

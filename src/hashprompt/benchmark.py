@@ -236,7 +236,8 @@ def _prepare(
 ) -> tuple[dict[str, Any], Stream, LoadedBackbone, Method, Fabric]:
     """Everything that can fail on bad input, before anything is trained."""
     stream = load_stream(planned.stream, planned.stream_options, planned.seed)
-    backbone = load_backbone(planned.backbone, planned.run_options.image_size)
+    run = planned.run_options
+    backbone = load_backbone(planned.backbone, run.image_size, run.normalize)
     method_type = find_method(planned.method)[0]
     if stream.scenario not in method_type.info.scenarios:
         raise UserError(f"{planned.method} cannot learn {stream.scenario}-incremental streams.")

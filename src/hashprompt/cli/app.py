@@ -9,7 +9,7 @@ import typer
 import yaml
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from hashprompt import benchmark
 from hashprompt.backbone import available_backbones
@@ -51,7 +51,9 @@ def run(
     ] = None,
     backbone: Annotated[
         str | None,
-        typer.Option("--backbone", "-b", help="`nano` (default), a timm name, FILE or ARCH@FILE."),
+        typer.Option(
+            "--backbone", "-b", help="See `backbones`, or FILE, NAME@FILE; default `nano`."
+        ),
     ] = None,
     preset: Annotated[
         str | None,
@@ -184,14 +186,15 @@ def streams() -> None:
 
 @app.command()
 def backbones() -> None:
-    """List the frozen vision transformers."""
+    """List the frozen vision transformers: what is here, and what would be downloaded."""
     console.print(_listing("backbone", available_backbones()))
 
 
 def _listing(kind: str, rows: dict[str, str]) -> Table:
-    table = Table(kind, "what it is", box=None, pad_edge=False)
+    # Folded: a path that is too long for a line must come out whole.
+    table = Table(kind, Column("what it is", overflow="fold"), box=None, pad_edge=False)
     for name, text in rows.items():
-        table.add_row(f"[bold]{name}[/bold]", text)
+        table.add_row(f"[bold]{name}[/bold]", escape(text))
     return table
 
 

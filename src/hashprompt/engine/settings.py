@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from hashprompt.backbone.weights import Normalize
 from hashprompt.data.transforms import Augment
 from hashprompt.options import Options
 
@@ -12,6 +13,9 @@ class RunOptions(Options):
     """Input, device and housekeeping."""
 
     image_size: int | None = Field(None, ge=1, description="pixels; default: the weights' own")
+    normalize: Normalize = Field(
+        "weights", description="pixel mean and deviation; `none` leaves them in [0, 1]"
+    )
     augment: Augment = Field("crop", description="random windows of training images")
     area: float = Field(0.08, gt=0, le=1, description="smallest area of `resized-crop`")
     center: float = Field(1.0, gt=0, le=1, description="share kept by the clean centre crop")

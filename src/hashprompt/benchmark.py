@@ -97,14 +97,15 @@ def plan(
     given = build(Given, {**names, "seed": seed})  # a YAML file may hold anything
     config_type = find_method(method)[1]
     suited = preset_options(method, preset, "embedded" if stream in EMBEDDED else stream)
-    own, cut, rest = split_options(options or {}, config_type, StreamOptions, RunOptions)
+    chosen = {**suited, **(options or {})}
+    own, cut, rest = split_options(chosen, config_type, StreamOptions, RunOptions)
     return Plan(
         method,
         preset,
         _located(stream),
         _located(backbone),
         given.seed,
-        build(config_type, {**suited, **own}),
+        build(config_type, own),
         build(StreamOptions, cut),
         build(RunOptions, rest),
     )

@@ -23,6 +23,7 @@ from hashprompt import benchmark
 from hashprompt.backbone import download, load_backbone
 from hashprompt.backbone.catalogue import CATALOGUE, find_file, obtain
 from hashprompt.backbone.download import DownloadError, fetch, file_sha256
+from hashprompt.data.recipes import make_views
 from hashprompt.errors import UserError
 
 SMALL = "test_vit"  # timm's: 6 blocks, width 64, 160 px
@@ -326,12 +327,16 @@ def test_a_name_brings_the_statistics_of_its_weights(name: str, tmp_path: Path) 
     assert preprocessing.interpolation == "bicubic"
 
 
-def test_the_users_statistics_replace_those_of_the_weights() -> None:
+def test_the_users_statistics_replace_those_of_the_transform_and_of_the_weights() -> None:
     own = load_backbone("nano").preprocessing
-    found = {n: load_backbone("nano", normalize=n).preprocessing for n in ("weights", "none")}
-    assert found["weights"] == own
-    assert found["none"] == replace(own, mean=(0.0,) * 3, std=(1.0,) * 3)
-    cifar = load_backbone("nano", normalize="cifar").preprocessing
+
+    def found(**options: Any) -> Any:
+        return make_views(options.pop("transform", "weights"), "digits", own, True, **options)
+
+    assert found().preprocessing == found(normalize="weights").preprocessing == own
+    assert found(normalize="none").preprocessing == replace(own, mean=(0.0,) * 3, std=(1.0,) * 3)
+    assert found(transform="hide").preprocessing.std == (1.0,) * 3
+    cifar = found(transform="hide", normalize="cifar").preprocessing
     assert cifar.mean == (0.5071, 0.4867, 0.4408)
     assert cifar.std == (0.2675, 0.2565, 0.2761)
 

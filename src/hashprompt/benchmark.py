@@ -115,7 +115,7 @@ def _located(name: str) -> str:
     """A stream or backbone with its file's full path, so that `resume` works from anywhere."""
     for separator in (":", "@"):
         before, mark, file = name.rpartition(separator)
-        if Path(file).is_file():
+        if Path(file).is_file() or (before in ("folders", "domains") and Path(file).is_dir()):
             return f"{before}{mark}{Path(file).resolve()}"
     return name
 
@@ -152,7 +152,7 @@ def execute(
 ) -> Result:
     """Run a plan in a new run directory, `runs/METHOD-STREAM-SEED` unless given."""
     if folder is None:
-        stream = Path(planned.stream.removeprefix("npz:")).stem
+        stream = Path(planned.stream.partition(":")[2] or planned.stream).stem
         folder = Path("runs") / f"{planned.method}-{stream}-{planned.seed}"
     parts = _prepare(planned)  # before the directory: bad input must leave no trace
     fabric = parts[-1]
@@ -237,8 +237,7 @@ def _prepare(
 ) -> tuple[dict[str, Any], Stream, LoadedBackbone, Method, Fabric]:
     """Everything that can fail on bad input, before anything is trained."""
     stream = load_stream(planned.stream, planned.stream_options, planned.seed)
-    run = planned.run_options
-    backbone = load_backbone(planned.backbone, run.image_size, run.normalize)
+    backbone = load_backbone(planned.backbone, planned.run_options.image_size)
     method_type = find_method(planned.method)[0]
     if stream.scenario not in method_type.info.scenarios:
         raise UserError(f"{planned.method} cannot learn {stream.scenario}-incremental streams.")
@@ -249,18 +248,14 @@ def _prepare(
         "stream": stream.name,
         "scenario": stream.scenario,
         "fingerprint": stream.fingerprint,
+        "split": stream.split,
         "class_order": list(stream.class_order),
         "class_names": list(stream.class_names),
         "tasks": [list(task.classes) for task in stream.tasks],
         "images": [[len(task.train), len(task.test)] for task in stream.tasks],
         "weights_sha256": backbone.weights_sha256,
         "image_size": backbone.preprocessing.image_size,
-        "transform": {
-            **json.loads(json.dumps(backbone.preprocessing.to_dict())),
-            "augment": planned.run_options.augment,
-            "area": planned.run_options.area,
-            "center": planned.run_options.center,
-        },
+        "transform": planned.run_options.describe_transform(backbone.preprocessing, stream),
         "eval_batch_size": planned.run_options.eval_batch_size,
         "precision": planned.run_options.precision,
         "legacy": switches,
@@ -342,7 +337,7 @@ def _carry_out(
         "config": config,
         "protocol": protocol,
         **log,
-        "metrics": summarise(log["accuracy"]),
+        "metrics": summarise(log["accuracy"], stream.shared_test),
         "usage": method.usage(),
         "parameters": method.sizes(),
         "passes": dict(backbone.model.passes),

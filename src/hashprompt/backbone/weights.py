@@ -62,24 +62,19 @@ class LoadedBackbone:
     weights_sha256: str
 
 
-def load_backbone(
-    name: str, image_size: int | None = None, normalize: Normalize = "weights"
-) -> LoadedBackbone:
+def load_backbone(name: str, image_size: int | None = None) -> LoadedBackbone:
     """Load a frozen ViT by name or file.
 
     Args:
         name: see ``HOW_TO_NAME``.
         image_size: square input in pixels; the position table is resampled when it differs from
             the size the weights were made for.
-        normalize: pixel statistics, `weights` for those the weights were made for.
     """
     vit, config = _find(name)
     sha = weights_hash(vit)  # before resampling: the hash names the weights, not the input size
     size = _resize(vit, image_size)
-    mean, std = STATISTICS.get(normalize, (config["mean"], config["std"]))
-    preprocessing = Preprocessing(
-        size, tuple(mean), tuple(std), config.get("interpolation", "bicubic")
-    )
+    mean, std = tuple(config["mean"]), tuple(config["std"])
+    preprocessing = Preprocessing(size, mean, std, config.get("interpolation", "bicubic"))
     return LoadedBackbone(name, Backbone(vit), preprocessing, sha)
 
 

@@ -13,6 +13,7 @@ from rich.table import Column, Table
 
 from hashprompt import benchmark
 from hashprompt.backbone import available_backbones
+from hashprompt.cli import data
 from hashprompt.data.streams import StreamOptions, available_streams
 from hashprompt.engine.checkpoint import write_atomically
 from hashprompt.engine.settings import RunOptions
@@ -29,6 +30,7 @@ app = typer.Typer(
     "not kept.\n\nStart with `hashprompt run`: it trains Hash on an embedded stream of drawings "
     "with an embedded vision transformer, in minutes, without any download.",
 )
+app.add_typer(data.app, name="data")
 console = Console()
 errors = Console(stderr=True)
 
@@ -47,7 +49,7 @@ def run(
     ] = None,
     stream: Annotated[
         str | None,
-        typer.Option("--stream", "-s", help="See `streams`, or `npz:FILE`; default `glyphs`."),
+        typer.Option("--stream", "-s", help="See `streams`; default `glyphs`."),
     ] = None,
     backbone: Annotated[
         str | None,

@@ -10,6 +10,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor
 
+from hashprompt.data.photos import Photos
+
 
 def cache_dir() -> Path:
     """`HASHPROMPT_CACHE`, or `~/.cache/hashprompt`."""
@@ -17,11 +19,13 @@ def cache_dir() -> Path:
     return Path(chosen) if chosen else Path.home() / ".cache" / "hashprompt"
 
 
-def tensor_hash(*parts: Tensor | str) -> str:
-    """SHA-256 over the bytes of tensors and texts."""
+def tensor_hash(*parts: Tensor | Photos | str) -> str:
+    """SHA-256 over the bytes of tensors, photos and texts."""
     digest = hashlib.sha256()
     for part in parts:
-        if isinstance(part, str):
+        if isinstance(part, Photos):
+            digest.update(part.content_hash().encode())
+        elif isinstance(part, str):
             digest.update(part.encode())
         else:
             digest.update(f"{part.dtype}{tuple(part.shape)}".encode())

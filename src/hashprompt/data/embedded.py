@@ -8,7 +8,7 @@ from sklearn.model_selection import train_test_split
 from torch.nn import functional as F
 
 from hashprompt.data.draw import Recipes, Style, draw, draw_recipes
-from hashprompt.data.tables import ImageTable, Source
+from hashprompt.data.tables import ImageTable, Source, concatenate
 
 # Far from the seeds of pretraining: these categories are new to every published backbone.
 GLYPHS_SEED = 70_001
@@ -89,6 +89,5 @@ def _drawn(recipes: Recipes, each: int, style: Style, seed: int) -> ImageTable:
 def _drawn_in_all(recipes: Recipes, each: int, seed: int) -> ImageTable:
     """`each` pictures of every recipe in every style of `DOMAINS`."""
     tables = [_drawn(recipes, each, style, seed + i) for i, style in enumerate(DOMAINS.values())]
-    images = torch.cat([table.images for table in tables])
-    labels = torch.cat([table.labels for table in tables])
-    return ImageTable(images, labels, torch.arange(len(tables)).repeat_interleave(len(tables[0])))
+    domains = torch.arange(len(tables)).repeat_interleave(len(tables[0]))
+    return replace(concatenate(tables), domains=domains)

@@ -1,8 +1,12 @@
-"""Labelled images in memory: what every data source hands over before it is cut into tasks."""
+"""Labelled images: what every data source hands over before it is cut into tasks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+from hashprompt.data.photos import Photos
 
 
 @dataclass(frozen=True)
@@ -10,12 +14,12 @@ class ImageTable:
     """Images and what is known of each.
 
     Args:
-        images: (N, 3, H, W) uint8.
+        images: (N, 3, H, W) uint8, or N photos of their own sizes.
         labels: (N,) int64 class ids.
         domains: (N,) int64 domain ids, for domain-incremental sources only.
     """
 
-    images: Tensor
+    images: Tensor | Photos
     labels: Tensor
     domains: Tensor | None = None
 
@@ -24,8 +28,21 @@ class ImageTable:
 
     def select(self, rows: Tensor) -> "ImageTable":
         """The table of the given rows (indices or a mask)."""
+        images = self.images
+        chosen = images.select(rows) if isinstance(images, Photos) else images[rows]
         domains = None if self.domains is None else self.domains[rows]
-        return ImageTable(self.images[rows], self.labels[rows], domains)
+        return ImageTable(chosen, self.labels[rows], domains)
+
+
+def concatenate(tables: Sequence[ImageTable]) -> ImageTable:
+    """Tables of one source as one, without domains."""
+    labels = torch.cat([table.labels for table in tables])
+    photos = [table.images for table in tables if isinstance(table.images, Photos)]
+    if photos:  # of one source, so of one store
+        rows = torch.cat([images.rows for images in photos])
+        return ImageTable(Photos(photos[0].store, rows), labels)
+    tensors = [table.images for table in tables if isinstance(table.images, Tensor)]
+    return ImageTable(torch.cat(tensors), labels)
 
 
 @dataclass(frozen=True)
@@ -39,3 +56,8 @@ class Source:
     tasks: int
     domain_names: tuple[str, ...] = ()  # not empty: domain-incremental, one task per domain
     flip: bool = True  # whether a mirrored image still shows the same class
+    task_of: tuple[int, ...] = ()  # class id -> task, where the data set fixes that
+    shared_test: bool = False  # one test set for all tasks, of other domains than the training
+    split: str | None = None  # which division into training and test images this is
+    fingerprint: str | None = None  # else it is taken from the content
+    notes: tuple[str, ...] = ()  # what the user should be told

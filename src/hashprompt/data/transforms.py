@@ -1,4 +1,8 @@
-"""Two views of an image: `train` (augmented) and `clean` (what the weights expect, no chance)."""
+"""Three views of images: `train` (augmented), `clean` (for tests and features) and `raw` (pixels).
+
+Arrays of one size go through in one piece, on the device of the batch. Photos of differing sizes,
+and the recipes of other papers, go image by image through torchvision.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -6,10 +10,34 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torchvision.transforms import v2
 
 from hashprompt.backbone.weights import Preprocessing
+from hashprompt.data.photos import PhotoBatch
 
 Augment = Literal["crop", "resized-crop", "none"]
+Images = Tensor | PhotoBatch
+WINDOW = 7 / 8  # share of the sides that `crop` keeps
+
+
+@dataclass(frozen=True)
+class Colours:
+    """Random changes of colour in a train view, as torchvision means them."""
+
+    jitter: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # light, contrast, satur., hue
+    jitter_chance: float = 1.0
+    grey_chance: float = 0.0
+    policy: Literal["", "cifar10", "imagenet"] = ""  # of AutoAugment
+
+    def steps(self) -> list[v2.Transform]:
+        jitter: v2.Transform = v2.ColorJitter(*self.jitter)
+        if self.jitter_chance < 1:
+            jitter = v2.RandomApply([jitter], self.jitter_chance)
+        return [
+            *([v2.AutoAugment(v2.AutoAugmentPolicy(self.policy))] if self.policy else []),
+            *([jitter] if any(self.jitter) else []),
+            *([v2.RandomGrayscale(self.grey_chance)] if self.grey_chance else []),
+        ]
 
 
 @dataclass(frozen=True)
@@ -18,11 +46,15 @@ class Views:
 
     Args:
         preprocessing: size, mean, std and interpolation that belong to the weights.
-        augment: `crop` a random 7/8 of the image; `resized-crop` a random area between
-            ``area`` and the whole, sides 3:4 to 4:3 (the paper's); `none`.
+        augment: `crop` a random 7/8 of an array, or a random square of 7/8 of the shorter side of
+            a photo; `resized-crop` a random area between ``area`` and the whole, sides 3:4 to 4:3
+            (the paper's); `none`.
         area: smallest share of the image that `resized-crop` keeps.
         flip: mirror half of the images; False for data where left and right matter.
         center: share of the resized image that the clean view keeps (224 of 256 is 0.875).
+        colours: random colours. With them (or for a named recipe, see ``by_image``) arrays go
+            image by image too.
+        by_image: torchvision's windows, which retry instead of clipping, for arrays too.
     """
 
     preprocessing: Preprocessing
@@ -30,32 +62,64 @@ class Views:
     area: float = 0.08
     flip: bool = True
     center: float = 1.0
+    colours: Colours | None = None
+    by_image: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The clean view as data: with it results can be compared and features cached."""
         return {**self.preprocessing.to_dict(), "center": self.center}
 
-    def clean(self, images: Tensor) -> Tensor:
-        """(B, 3, H, W) uint8 -> (B, 3, S, S) float, the whole or central image."""
+    def clean(self, images: Images) -> Tensor:
+        """B images uint8 -> (B, 3, S, S) float, the whole or central image."""
+        return self._normalise(self._central(images))
+
+    def raw(self, images: Images) -> Tensor:
+        """B images uint8 -> (B, 3, S, S) uint8: the pixels that `clean` normalises."""
+        return (self._central(images) * 255).round().to(torch.uint8)
+
+    def train(self, images: Images) -> Tensor:
+        """B images uint8 -> (B, 3, S, S) float, each image with its own random window."""
+        if self.augment == "none" and self.colours is None:
+            return self.clean(images)
+        if isinstance(images, PhotoBatch) or self.by_image or self.colours:
+            steps = v2.Compose(self._steps())
+            pixels = torch.stack([steps(image) for image in images])
+            return self._normalise(pixels.float() / 255)
+        return self._normalise(self._windows(images))
+
+    # Arrays: the batch in one piece. --------------------------------------------------------
+
+    def _central(self, images: Images) -> Tensor:
+        """(B, 3, S, S) float in [0, 1]."""
+        if isinstance(images, PhotoBatch):
+            return self._central_photos(images)
         size = self.preprocessing.image_size
         short = round(size / self.center)
         height, width = images.shape[-2:]
-        scale = short / min(height, width)
-        target = (max(short, round(height * scale)), max(short, round(width * scale)))
+        shorter = min(height, width)
+        # Rounded as torchvision's Resize and CenterCrop do, to cut the same pixels.
+        target = (int(short * height / shorter), int(short * width / shorter))
         pixels = images.float() / 255
         if target != (height, width):
-            mode = self.preprocessing.interpolation
-            mode = mode if mode in ("bicubic", "bilinear") else "bicubic"
             pixels = F.interpolate(
-                pixels, target, mode=mode, antialias=True, align_corners=False
+                pixels, target, mode=self._mode, antialias=True, align_corners=False
             ).clamp(0, 1)
-        top, left = (target[0] - size) // 2, (target[1] - size) // 2
-        return self._normalise(pixels[..., top : top + size, left : left + size])
+        top, left = (round((side - size) / 2) for side in target)
+        return pixels[..., top : top + size, left : left + size]
 
-    def train(self, images: Tensor) -> Tensor:
-        """(B, 3, H, W) uint8 -> (B, 3, S, S) float, each image with its own random window."""
-        if self.augment == "none":
-            return self.clean(images)
+    def _central_photos(self, images: PhotoBatch) -> Tensor:
+        """Photos of equal size go through together."""
+        by_shape: dict[torch.Size, list[int]] = {}
+        for row, image in enumerate(images):
+            by_shape.setdefault(image.shape, []).append(row)
+        size = self.preprocessing.image_size
+        out = torch.empty(len(images), 3, size, size, device=images[0].device)
+        for rows in by_shape.values():
+            out[rows] = self._central(torch.stack([images[row] for row in rows]))
+        return out
+
+    def _windows(self, images: Tensor) -> Tensor:
+        """(B, 3, H, W) uint8 -> (B, 3, S, S) float in [0, 1], all windows at once."""
         count, size = len(images), self.preprocessing.image_size
         wide, high = self._window_sides(count, images.shape[-1] / images.shape[-2])
         # A window in the [-1, 1] coordinates of grid_sample: half its side, and its middle.
@@ -66,26 +130,62 @@ class Views:
         theta[:, 0, 0], theta[:, 0, 2] = wide * mirror, middle_x
         theta[:, 1, 1], theta[:, 1, 2] = high, middle_y
         grid = F.affine_grid(theta.to(images.device), [count, 3, size, size], align_corners=False)
-        pixels = F.grid_sample(
+        return F.grid_sample(
             images.float() / 255,
             grid,
             mode="bicubic",
             padding_mode="reflection",
             align_corners=False,
-        )
-        return self._normalise(pixels.clamp(0, 1))
+        ).clamp(0, 1)
 
     def _window_sides(self, count: int, aspect: float) -> tuple[Tensor, Tensor]:
         """Width and height of each window as shares of the image, (B,) each."""
         if self.augment == "crop":
-            side = torch.full((count,), 0.875)
+            side = torch.full((count,), WINDOW)
             return side, side
         area = self.area + (1 - self.area) * torch.rand(count)
         log_ratio = (torch.rand(count) * 2 - 1) * torch.log(torch.tensor(4 / 3))
         ratio = log_ratio.exp() / aspect
         return (area * ratio).sqrt().clamp(max=1), (area / ratio).sqrt().clamp(max=1)
 
+    # Photos and recipes: image by image. ------------------------------------------------------
+
+    def _steps(self) -> list[v2.Transform]:
+        """The train view of one image (3, h, w) uint8 -> (3, S, S) uint8."""
+        size, mode = self.preprocessing.image_size, v2.InterpolationMode(self._mode)
+        steps: list[v2.Transform] = []
+        if self.augment == "crop":
+            steps.append(SquareWindow(size, mode))
+        elif self.augment == "resized-crop":
+            steps.append(v2.RandomResizedCrop(size, (self.area, 1.0), interpolation=mode))
+        else:
+            steps += [v2.Resize(round(size / self.center), mode), v2.CenterCrop(size)]
+        if self.flip:
+            steps.append(v2.RandomHorizontalFlip())
+        return steps + (self.colours.steps() if self.colours else [])
+
+    @property
+    def _mode(self) -> str:
+        mode = self.preprocessing.interpolation
+        return mode if mode in ("bicubic", "bilinear") else "bicubic"
+
     def _normalise(self, pixels: Tensor) -> Tensor:
         mean = torch.tensor(self.preprocessing.mean, device=pixels.device).view(-1, 1, 1)
         std = torch.tensor(self.preprocessing.std, device=pixels.device).view(-1, 1, 1)
         return (pixels - mean) / std
+
+
+class SquareWindow(v2.Transform):
+    """A random square of 7/8 of the shorter side, resized: photos keep their proportions."""
+
+    def __init__(self, size: int, mode: v2.InterpolationMode) -> None:
+        super().__init__()
+        self.size, self.mode = size, mode
+
+    def forward(self, image: Tensor) -> Tensor:
+        height, width = image.shape[-2:]
+        side = max(1, round(WINDOW * min(height, width)))
+        top = int(torch.randint(height - side + 1, ()))
+        left = int(torch.randint(width - side + 1, ()))
+        size = [self.size, self.size]
+        return v2.functional.resized_crop(image, top, left, side, side, size, self.mode)

@@ -13,9 +13,10 @@ def average_after(accuracy: Matrix, t: int) -> float | None:
     return sum(known) / len(known) if len(known) == len(values) else None
 
 
-def summarise(accuracy: Matrix) -> dict[str, float | None]:
+def summarise(accuracy: Matrix, shared_test: bool = False) -> dict[str, float | None]:
     """FAA = A_T; CAA = mean of A_t; FM = mean over i < T of max_{i≤t<T}(a_it − a_iT);
-    BWT = mean over i < T of a_iT − a_ii. None where the matrix does not tell (a joint run)."""
+    BWT = mean over i < T of a_iT − a_ii. None where the matrix does not tell (a joint run, and
+    forgetting where one test set of other domains serves all tasks)."""
     last = len(accuracy) - 1
     averages = [average_after(accuracy, t) for t in range(last + 1)]
     known = [a for a in averages if a is not None]
@@ -23,7 +24,7 @@ def summarise(accuracy: Matrix) -> dict[str, float | None]:
     if len(known) < len(averages):
         return metrics
     metrics["CAA"] = sum(known) / len(known)
-    if last:
+    if last and not shared_test:
         rows = [[v for v in row if v is not None] for row in accuracy[:last]]
         metrics["FM"] = sum(max(row[:-1]) - row[-1] for row in rows) / last
         metrics["BWT"] = sum(row[-1] - row[0] for row in rows) / last

@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
+from rich.markup import escape
 from torch import Tensor
 
 from hashprompt.backbone.weights import LoadedBackbone
 from hashprompt.data.cache import cached, tensor_hash
+from hashprompt.data.photos import Ahead
 from hashprompt.data.streams import Stream, TaskData
-from hashprompt.data.tables import ImageTable
-from hashprompt.data.transforms import Views
+from hashprompt.data.tables import ImageTable, concatenate
 from hashprompt.engine.checkpoint import Checkpoints
 from hashprompt.engine.metrics import average_after
 from hashprompt.engine.progress import RunProgress
@@ -74,9 +75,7 @@ class Runner:
     ) -> None:
         self.method, self.stream, self.backbone = method, stream, backbone
         self.options, self.fabric, self.seed = options, fabric, seed
-        self.views = Views(
-            backbone.preprocessing, options.augment, options.area, stream.flip, options.center
-        )
+        self.views = options.views(backbone.preprocessing, stream)
         self.checkpoints = Checkpoints(folder / "checkpoints")
         self.tasks = (merged(stream),) if method.info.joint else stream.tasks
         self.progress = RunProgress(len(self.tasks), quiet or not fabric.is_global_zero)
@@ -101,6 +100,8 @@ class Runner:
     def run(self) -> dict[str, Any]:
         """Learn from where the checkpoint stands to the end; returns the log."""
         optimizer_state = self._restore()
+        for note in self.stream.notes:
+            self.progress.say(escape(note))
         with self.progress, self._interruptible():
             for index in range(self.position["task"], len(self.tasks)):
                 self._learn(self.tasks[index], optimizer_state)
@@ -189,13 +190,14 @@ class Runner:
             return len(drawn), self._from(where, len(drawn), drawn.__getitem__)
         order = torch.randperm(len(data.train)).split(phase.batch_size)
         features = self.plain_features(data.train) if phase.view == "features" else None
+        batches = Ahead(data.train.images, [self._own_share(rows) for rows in order])
 
         def make(step: int) -> Batch:
             rows = self._own_share(order[step])
             labels = data.train.labels[rows].to(self.fabric.device)
             if features is not None:
                 return Batch(features[rows.to(features.device)], labels)
-            images = data.train.images[rows].to(self.fabric.device)
+            images = batches[step].to(self.fabric.device)
             view = self.views.train if phase.view == "train" else self.views.clean
             return Batch(view(images), labels)
 
@@ -286,10 +288,11 @@ class Runner:
         see = self.views.train if view == "train" else self.views.clean
         shared = shared and self.fabric.world_size > 1
         outputs = []
-        for number, rows in enumerate(torch.arange(len(table)).split(size)):
+        batches = Ahead(table.images, torch.arange(len(table)).split(size))
+        for number in range(len(batches.batches)):
             self._check_stop()
             if not shared or number % self.fabric.world_size == self.fabric.global_rank:
-                images = see(table.images[rows].to(self.fabric.device))
+                images = see(batches[number].to(self.fabric.device))
                 with self.fabric.autocast():
                     outputs.append(function(images).float())
         whole = self._gather(outputs, len(table)) if shared else torch.cat(outputs)
@@ -317,6 +320,8 @@ class Runner:
         self.method.eval()
         tasks = self.stream.tasks if self.method.info.joint else self.stream.tasks[: learned + 1]
         column = len(self.stream.tasks) - 1 if self.method.info.joint else learned
+        shared = self.stream.shared_test  # then its accuracy stands for every task
+        tasks = tasks[:1] if shared else tasks
         self.progress.phase(learned, "evaluate", len(tasks))
         counts = {"images": 0, "first_guess": 0, "task": 0}
         asked = {"first_guess": False, "task": False}
@@ -326,23 +331,24 @@ class Runner:
                 right += int((prediction.logits.argmax(1) == labels).sum())
                 for name, truth in (("first_guess", labels), ("task", task.index)):
                     guess = getattr(prediction, name)
-                    if guess is not None:
+                    if guess is not None and not (shared and name == "task"):
                         asked[name] = True
                         counts[name] += int((guess == truth).sum())
             counts["images"] += len(task.test)
-            self.log["accuracy"][task.index][column] = 100 * right / len(task.test)
+            for row in range(column + 1) if shared else (task.index,):
+                self.log["accuracy"][row][column] = 100 * right / len(task.test)
             self.progress.step(done + 1, counts["images"])
         share = {n: 100 * counts[n] / counts["images"] if asked[n] else None for n in asked}
         entry = {
             "task": column,
             "average": average_after(self.log["accuracy"], column),
-            "new_classes": self.log["accuracy"][column][column],
+            "new_classes": None if shared else self.log["accuracy"][column][column],
             "tii_accuracy": share["first_guess"],
             "task_inference": share["task"],
         }
         self.log["after_task"].append(entry)
         told = f"task {column + 1}/{len(self.stream.tasks)}: average {entry['average']:.2f} %"
-        if not self.method.info.joint:
+        if not self.method.info.joint and not shared:
             told += f", new classes {entry['new_classes']:.2f} %"
         if share["task"] is not None:
             told += f", task inference {share['task']:.1f} %"
@@ -468,10 +474,7 @@ class Runner:
 
 def merged(stream: Stream) -> TaskData:
     """All tasks as one, for a joint run."""
-    tables = [task.train for task in stream.tasks]
-    train = ImageTable(
-        torch.cat([table.images for table in tables]), torch.cat([table.labels for table in tables])
-    )
+    train = concatenate([task.train for task in stream.tasks])
     classes = tuple(sorted({c for task in stream.tasks for c in task.classes}))
     return TaskData(0, classes, train, train)
 

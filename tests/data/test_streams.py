@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hashprompt.data import streams
+from hashprompt.data import embedded, streams
 from hashprompt.data.streams import Stream, StreamOptions, load_stream
 from hashprompt.data.tables import ImageTable, Source
 from hashprompt.errors import UserError
@@ -191,7 +191,7 @@ def domains(monkeypatch: pytest.MonkeyPatch) -> None:
         tasks=3,
         domain_names=("ink", "chalk", "pen"),
     )
-    monkeypatch.setattr(streams, "_load_source", lambda name: source)
+    monkeypatch.setattr(streams, "load_source", lambda name, options: source)
 
 
 @pytest.mark.usefixtures("domains")
@@ -250,7 +250,7 @@ def test_embedded_streams_come_back_from_the_cache_as_they_were_drawn() -> None:
     drawn: list[Tensor] = []
 
     def draw() -> Source:
-        source = streams.embedded.digits()
+        source = embedded.digits()
         drawn.append(source.train.images)
         return source
 

@@ -1,0 +1,150 @@
+"""`hashprompt data`: what there is, is it sound, get it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from hashprompt.data import doctor
+from hashprompt.data.fetch import fetch as fetch_set
+from hashprompt.data.sets import SETS, DataSet, data_root
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.sheet import contact_sheet
+from hashprompt.errors import UserError
+from hashprompt.options import build, unknown
+
+app = typer.Typer(no_args_is_help=True, help="Data sets: list, check and fetch them.")
+console = Console()
+Root = Annotated[
+    Path | None, typer.Option("--root", help="Data root; default: $HASHPROMPT_DATA, else cache.")
+]
+MOST_ROWS = 12  # of the table of classes
+
+
+@app.command("list")
+def list_sets(root: Root = None) -> None:
+    """List the published benchmarks, and which of them are on this machine."""
+    place = _root(root)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("data set", "fetched", "download", "what it is"):
+        table.add_column(heading, no_wrap=heading != "what it is")
+    for data in SETS.values():
+        sizes = [remote.size for remote in data.remotes]
+        known = sum(size for size in sizes if size) / 1e9
+        size = "–" if not sizes else f"{known:.2f} GB" if all(sizes) else "some GB"
+        table.add_row(data.name, _state(data, place), size, data.about)
+    console.print(table)
+    _line(f"Data root: {place}")
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="A data set; see `hashprompt data list`.")],
+    root: Root = None,
+) -> None:
+    """Download a data set, verify its checksum and unpack it. Interrupted, it goes on later.
+
+    Files that you put into the data root yourself are verified and unpacked in the same way.
+    """
+    if name not in SETS:
+        raise UserError(f"{unknown('data set', name, SETS)} See `hashprompt data list`.")
+    _line(f"Licence of {name}: {SETS[name].licence}.")
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(
+        *columns, TransferSpeedColumn(), TimeRemainingColumn(), console=Console(stderr=True)
+    ) as bars:
+        running: dict[str, int] = {}
+
+        def watch(file: str, done: int, total: int | None) -> None:
+            if file not in running:
+                running[file] = bars.add_task(escape(file))
+            bars.update(running[file], completed=done, total=total)  # type: ignore[arg-type]
+
+        fetch_set(SETS[name], _root(root), _line, watch)
+    _line(f"Ready: hashprompt run --stream {name}" + (f" --set data_root={root}" if root else ""))
+
+
+@app.command()
+def check(
+    name: Annotated[str, typer.Argument(help="A stream's name, or a folder, .csv or .npz file.")],
+    root: Root = None,
+    sheet: Annotated[
+        Path | None, typer.Option(help="Write a contact sheet (PNG) of the classes here.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="As the option of a run.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="List all classes.")] = False,
+) -> None:
+    """Count, measure and read all images: broken ones, repeats between training and test.
+
+    Exit code 1 where a run would refuse to start.
+    """
+    options = build(StreamOptions, {"data_root": str(root) if root else None, "split": split})
+    found = doctor.check(name, options)
+    _show(found, every)
+    if sheet:
+        try:
+            sheet.parent.mkdir(parents=True, exist_ok=True)
+            contact_sheet(found.source).save(sheet, format="PNG")
+        except OSError as error:
+            raise UserError(f"Cannot write {sheet}: {error.strerror or error}.") from error
+        _line(f"Contact sheet: {sheet}")
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def _show(found: doctor.Checkup, every: bool) -> None:
+    source = found.source
+    split = f", split {source.split}" if source.split else ""
+    _line(
+        f"{source.name}: {len(found.classes)} classes, {len(source.train):,} training and "
+        f"{len(source.test):,} test images{split}; {found.scenario}-incremental, {found.tasks} "
+        f"tasks; images {found.size_text}"
+    )
+    rows = sorted(found.classes, key=lambda row: row[1])
+    if not every and len(rows) > MOST_ROWS:
+        half = MOST_ROWS // 2
+        rows = [*rows[:half], ("…", 0, 0), *rows[-half:]]
+    table = Table("class", "training", "test", box=None)
+    for label, train, test in rows:
+        numbers = ("…", "…") if label == "…" else (f"{train:,}", f"{test:,}")
+        table.add_row(escape(label), *numbers)
+    console.print(table)
+    for note in found.notes:
+        _line(note)
+    for kind, style, texts in (
+        ("Warning", "yellow", found.warnings),
+        ("Problem", "red", found.problems),
+    ):
+        for text in texts:
+            console.print(
+                f"[{style}]{kind}:[/{style}] {escape(text)}", highlight=False, soft_wrap=True
+            )
+    if not found.warnings and not found.problems:
+        console.print("[green]Nothing wrong was found.[/green]")
+
+
+def _state(data: DataSet, root: Path) -> str:
+    there = [remote.result(root).exists() for remote in data.remotes]
+    if not there:
+        return "yours"
+    return "yes" if all(there) else "partly" if any(there) else "no"
+
+
+def _root(chosen: Path | None) -> Path:
+    return data_root(str(chosen) if chosen else None)
+
+
+def _line(text: str) -> None:
+    # As it is, to be copied: no markup, no colours, no wrapping of paths.
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

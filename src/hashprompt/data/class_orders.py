@@ -1,0 +1,65 @@
+"""The order in which classes arrive: shuffled, natural, a published list, or your own."""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from hashprompt.errors import UserError
+from hashprompt.options import unknown
+
+
+def order_classes(present: Tensor, order: str, seed: int) -> Tensor:
+    """Class ids (C,) in order of arrival.
+
+    Shuffles come from torch's generator; the result stores what came out, so nothing depends on
+    it staying the same. Published orders are lists of place numbers among the sorted classes.
+    """
+    if order == "natural":
+        return present
+    if order == "shuffled":
+        generator = torch.Generator().manual_seed(seed)
+        return present[torch.randperm(len(present), generator=generator)]
+    places = _read_order(order, len(present))
+    if sorted(places) != list(range(len(present))):
+        raise UserError(
+            f"class_order={order} must list each of the numbers 0 … {len(present) - 1} once: the "
+            "places of the classes among the sorted ones."
+        )
+    return present[torch.tensor(places)]
+
+
+def published_orders() -> dict[str, list[int]]:
+    """Names of the shipped orders, with the numbers of classes they exist for."""
+    listed: dict[str, list[int]] = {}
+    for file in (files("hashprompt.data") / "orders").iterdir():
+        name, _, count = file.name.removesuffix(".json").rpartition("-")
+        if count.isdigit():
+            listed.setdefault(name, []).append(int(count))
+    return {name: sorted(counts) for name, counts in sorted(listed.items())}
+
+
+def _read_order(order: str, count: int) -> list[int]:
+    if order.endswith(".json"):
+        return _checked(Path(order))
+    published = published_orders()
+    if order not in published:
+        known = ["shuffled", "natural", *published, "FILE.json"]
+        raise UserError(unknown("class_order", order, known))
+    if count not in published[order]:
+        raise UserError(
+            f"class_order={order} exists for {published[order]} classes; this stream has {count}."
+        )
+    return json.loads((files("hashprompt.data") / "orders" / f"{order}-{count}.json").read_text())
+
+
+def _checked(file: Path) -> list[int]:
+    try:
+        places = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"Cannot read {file} as a JSON list: {error}.") from error
+    if not isinstance(places, list) or not all(type(place) is int for place in places):
+        raise UserError(f"{file} must hold a list of numbers.")
+    return places

@@ -1,0 +1,176 @@
+"""From a list of labelled image files to a source: class ids, hold-out split, fingerprint."""
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from hashprompt.data.images import ImageFile
+from hashprompt.data.photos import Reading, open_photos
+from hashprompt.data.tables import ImageTable, Source
+from hashprompt.errors import UserError
+
+HOLD_OUT = "toolkit-v1"  # changing how it draws means a new name
+TEST_SHARE = 0.2
+Part = Literal["train", "test", ""]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One image file and what is known of it.
+
+    Args:
+        file: where the image is.
+        name: path relative to the data set, with `/`; it identifies the image on any machine.
+        label: name of its class.
+        part: `train` or `test`; empty where nobody has decided.
+        group: the task or domain it belongs to, if the data tells.
+    """
+
+    file: ImageFile
+    name: str
+    label: str
+    part: Part = ""
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the entries mean."""
+
+    groups: Literal["tasks", "domains"] | None = None
+    tasks: int = 10  # to cut the classes into, without groups
+    class_names: tuple[str, ...] = ()  # by class id; else sorted names
+    group_names: tuple[str, ...] = ()  # in order of arrival; else in natural order
+    split: str = "given"
+    shared_test: bool = False  # test images belong to no group
+
+
+def source_from(
+    name: str,
+    entries: Sequence[Entry],
+    layout: Layout,
+    reading: Reading,
+    notes: Iterable[str] = (),
+) -> Source:
+    """Read the images of a list and number its classes and groups."""
+    entries, split, told = _divided(entries, layout)
+    photos, kept, said = open_photos([entry.file for entry in entries], reading)
+    entries = [entries[index] for index in kept]
+    classes = layout.class_names or tuple(sorted({entry.label for entry in entries}))
+    groups: tuple[str, ...] = ()
+    if layout.groups:
+        found = {entry.group for entry in entries if entry.part == "train"}
+        groups = tuple(g for g in layout.group_names if g in found) or in_natural_order(found)
+    table = _table(entries, classes, groups if layout.groups == "domains" else ())
+    table = replace(table, images=photos)
+    train = torch.tensor([entry.part == "train" for entry in entries], dtype=torch.bool)
+    test = table.select(~train)
+    return Source(
+        name,
+        table.select(train),
+        replace(test, domains=None) if layout.shared_test else test,
+        classes,
+        len(groups) or min(layout.tasks, max(len(classes), 1)),
+        domain_names=groups if layout.groups == "domains" else (),
+        task_of=_tasks_of(entries, classes, groups) if layout.groups == "tasks" else (),
+        shared_test=layout.shared_test,
+        split=split,
+        fingerprint=fingerprint(name, split, entries),
+        notes=(*notes, *told, *said),
+    )
+
+
+def fingerprint(name: str, split: str, entries: Iterable[Entry]) -> str:
+    """SHA-256 of name, split, counts and the sorted list of images with part and label."""
+    lines = sorted("\t".join((e.part, _plain(e.name), _plain(e.label), e.group)) for e in entries)
+    counts = Counter(line.partition("\t")[0] for line in lines)
+    head = json.dumps([name, split, counts["train"], counts["test"]])
+    return hashlib.sha256("\n".join([head, *lines]).encode()).hexdigest()
+
+
+def held_out(names: Sequence[str], share: float = TEST_SHARE) -> set[str]:
+    """Which images of a class are for testing.
+
+    The order is that of hashes of the names: the same on every machine and in every version of
+    every library, and an added image moves no other.
+    """
+
+    def draw(name: str) -> str:
+        return hashlib.sha256(f"{HOLD_OUT} seed 0 {_plain(name)}".encode()).hexdigest()
+
+    # One image at least for each side; a class of a single image stays in training.
+    count = min(len(names) - 1, max(1, round(share * len(names))))
+    return set(sorted(names, key=draw)[:count])
+
+
+def in_natural_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Sorted, with numbers by value: `task2` before `task10`."""
+
+    def key(name: str) -> list[tuple[int, int, str]]:
+        pieces = re.split(r"([0-9]+)", name)
+        return [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in pieces if p]
+
+    return tuple(sorted(names, key=lambda name: (key(name), name)))
+
+
+def _plain(name: str) -> str:
+    """One spelling for names that file systems store in several (é as one letter or two)."""
+    return unicodedata.normalize("NFC", name)
+
+
+def _divided(entries: Sequence[Entry], layout: Layout) -> tuple[list[Entry], str, tuple[str, ...]]:
+    """Entries with their parts, the name of the split, and what to say of it."""
+    undecided = [entry for entry in entries if not entry.part]
+    if not undecided:
+        return list(entries), layout.split, ()
+    if len(undecided) < len(entries):
+        raise UserError(
+            f"{len(undecided)} of {len(entries)} images are neither for training nor for testing, "
+            f"for example {undecided[0].name}. Say it of all images or of none."
+        )
+    cells: dict[tuple[str, str], list[str]] = {}
+    for entry in entries:
+        cells.setdefault((entry.group, entry.label), []).append(entry.name)
+    test = {name for names in cells.values() for name in held_out(names)}
+    parts: dict[bool, Part] = {True: "test", False: "train"}
+    told = (
+        f"No test images are given: {len(test):,} of {len(entries):,} are held out "
+        f"(split {HOLD_OUT}: a fifth of each class, drawn by name)."
+    )
+    divided = [replace(entry, part=parts[entry.name in test]) for entry in entries]
+    return divided, HOLD_OUT, (told,)
+
+
+def _table(entries: Sequence[Entry], classes: Sequence[str], domains: Sequence[str]) -> ImageTable:
+    """Labels and domains of entries; the images are put in by the caller."""
+    ids = {label: index for index, label in enumerate(classes)}
+    places = {group: index for index, group in enumerate(domains)}
+    labels = torch.tensor([ids[entry.label] for entry in entries], dtype=torch.int64)
+    where: Tensor | None = None
+    if domains:
+        where = torch.tensor([places.get(entry.group, -1) for entry in entries], dtype=torch.int64)
+    return ImageTable(torch.empty(0), labels, where)
+
+
+def _tasks_of(
+    entries: Sequence[Entry], classes: Sequence[str], groups: Sequence[str]
+) -> tuple[int, ...]:
+    """The task of each class."""
+    tasks: dict[str, str] = {}
+    for entry in entries:
+        other = tasks.setdefault(entry.label, entry.group)
+        if other != entry.group:
+            raise UserError(
+                f"Class `{entry.label}` is in two tasks, `{other}` and `{entry.group}`. Each class "
+                "arrives once: rename one of them, or, if the same classes come back in other "
+                "surroundings, use domains:DIR (or the column `domain`)."
+            )
+    return tuple(groups.index(tasks[label]) for label in classes)

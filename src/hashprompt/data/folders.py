@@ -1,0 +1,151 @@
+"""Folders of class folders: scan them, and read `folders:DIR` and `domains:DIR`."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from hashprompt.data.entries import Entry, Layout, Part, source_from
+from hashprompt.data.images import SUFFIXES, looks_like_image
+from hashprompt.data.photos import Reading
+from hashprompt.data.tables import Source
+from hashprompt.errors import UserError
+
+TEST_FOLDERS = ("test", "val", "valid", "validation")
+EXPECTED = {
+    "tasks": "DIR/class/*.jpg or DIR/task/class/*.jpg, each also below DIR/train and DIR/test",
+    "domains": "DIR/domain/class/*.jpg, or the same below DIR/train and DIR/test",
+}
+
+
+@dataclass
+class Scan:
+    """Image files by class, in order of their names, and what else was met."""
+
+    classes: dict[str, list[Path]] = field(default_factory=dict)
+    ignored: list[Path] = field(default_factory=list)  # files that are no images
+
+
+def scan_classes(folder: Path) -> Scan:
+    """The classes of a folder: a subfolder each, with image files directly inside.
+
+    Hidden files are passed over, other files are counted in `ignored`. Raises `UserError` for
+    what cannot be meant: no subfolders, a class without images, folders inside class folders, a
+    link that leads back.
+    """
+    scan = Scan()
+    for inner in subfolders(folder):
+        images = images_in(inner, scan.ignored)
+        deeper = [sub.name for sub in subfolders(inner)]
+        if deeper:
+            raise UserError(
+                f"{inner} holds folders ({', '.join(deeper[:3])}) where image files are expected. "
+                "Put the images of a class directly into its folder."
+            )
+        if not images:
+            raise UserError(
+                f"No images in {inner}. Expected {', '.join(SUFFIXES[:4])} files directly inside "
+                "each class folder; remove the folder if there is no such class."
+            )
+        scan.classes[inner.name] = images
+    if not scan.classes:
+        raise UserError(f"No class folders in {folder}. Expected one folder of images per class.")
+    return scan
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """Folders inside a folder, sorted; links are followed, unless they lead back."""
+    found = []
+    for entry in _listed(folder):
+        if _is_folder(entry) and not entry.name.startswith((".", "__MACOSX")):
+            path = Path(entry.path)
+            if entry.is_symlink() and folder.resolve().is_relative_to(path.resolve()):
+                raise UserError(f"{path} is a link that leads back to {path.resolve()}. Remove it.")
+            found.append(path)
+    return found
+
+
+def images_in(folder: Path, ignored: list[Path]) -> list[Path]:
+    """Image files directly inside a folder, sorted; others are added to `ignored`."""
+    images: list[Path] = []
+    for entry in _listed(folder):
+        if _is_folder(entry) or entry.name.startswith("."):
+            continue
+        path = Path(entry.path)
+        (images if looks_like_image(path) else ignored).append(path)
+    return images
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _listed(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise UserError(f"Cannot read the folder {folder}: {error.strerror or error}.") from error
+
+
+def read_folders(folder: Path, groups: Literal["tasks", "domains"], reading: Reading) -> Source:
+    """`folders:DIR` and `domains:DIR`: the layout is found out from the depth of the images."""
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise UserError(f"{folder} {what}. Expected {EXPECTED[groups]}.")
+    tree = Tree(folder, groups)
+    tree.walk()
+    grouped = any(entry.group for entry in tree.entries)
+    if groups == "domains" and not grouped:
+        raise UserError(f"{folder} has class folders but no domains. Expected {EXPECTED[groups]}.")
+    notes = []
+    if tree.ignored:
+        shown = ", ".join(str(path.relative_to(folder)) for path in tree.ignored[:3])
+        notes.append(f"{len(tree.ignored)} files are no images and are ignored ({shown}, …).")
+    layout = Layout(groups=groups if grouped else None, split="folders")
+    name = folder.resolve().name
+    return source_from(name, tree.entries, layout, reading, notes)
+
+
+class Tree:
+    """A walk over a folder that may hold parts (train, test), groups and classes."""
+
+    def __init__(self, folder: Path, groups: Literal["tasks", "domains"]) -> None:
+        self.folder, self.groups = folder, groups
+        self.entries: list[Entry] = []
+        self.ignored: list[Path] = []
+
+    def walk(self) -> None:
+        for part, folder in _parts(self.folder):
+            inner = subfolders(folder)
+            if any(images_in(sub, []) for sub in inner):
+                self._take(folder, part, group="")
+                continue
+            for group in inner:
+                for own_part, place in _parts(group) if not part else [(part, group)]:
+                    self._take(place, own_part, group.name)
+        if not self.entries:
+            raise UserError(f"No images in {self.folder}. Expected {EXPECTED[self.groups]}.")
+
+    def _take(self, folder: Path, part: Part, group: str) -> None:
+        scan = scan_classes(folder)
+        self.ignored += scan.ignored
+        self.entries += [
+            Entry(path, path.relative_to(self.folder).as_posix(), label, part, group)
+            for label, paths in scan.classes.items()
+            for path in paths
+        ]
+
+
+def _parts(folder: Path) -> list[tuple[Part, Path]]:
+    """The training and test folders inside a folder, or the folder itself, undecided."""
+    by_name = {sub.name.lower(): sub for sub in subfolders(folder)}
+    test = [by_name[name] for name in TEST_FOLDERS if name in by_name]
+    if "train" not in by_name:
+        return [("", folder)]
+    if not test:
+        return [("", by_name["train"])]
+    return [("train", by_name["train"]), ("test", test[0])]

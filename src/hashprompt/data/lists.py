@@ -1,0 +1,85 @@
+"""`csv:FILE`: image files in a table with the columns path, label[, task|domain][, split]."""
+
+import csv
+from collections import Counter
+from pathlib import Path
+from typing import Literal
+
+from hashprompt.data.entries import Entry, Layout, Part, source_from
+from hashprompt.data.photos import Reading
+from hashprompt.data.tables import Source
+from hashprompt.errors import UserError
+
+COLUMNS = ("path", "label", "task", "domain", "split")
+PARTS: dict[str, Part] = {
+    "": "",
+    "train": "train",
+    "test": "test",
+    "val": "test",
+    "valid": "test",
+    "validation": "test",
+}
+TOO_MANY = "more cells than columns"
+EXPECTED = "Expected a first line `path,label` (and task or domain, split), then an image each."
+
+
+def read_list(file: Path, reading: Reading) -> Source:
+    """A source from a CSV file; paths in it are relative to its folder."""
+    rows = _rows(file)
+    if {"task", "domain"} <= rows[0].keys():
+        raise UserError(f"{file} has the columns task and domain. Keep the one that is meant.")
+    groups: Literal["tasks", "domains"] | None = None
+    if "task" in rows[0]:
+        groups = "tasks"
+    elif "domain" in rows[0]:
+        groups = "domains"
+    entries = [_entry(file, line, row, groups) for line, row in enumerate(rows, start=2)]
+    _check_files(file, entries)
+    return source_from(file.stem, entries, Layout(groups=groups, split="list"), reading)
+
+
+def _rows(file: Path) -> list[dict[str, str]]:
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as opened:
+            reader = csv.DictReader(opened, restkey=TOO_MANY, restval="")
+            names = [name.strip().lower() for name in reader.fieldnames or []]
+            reader.fieldnames = names
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"Cannot read {file} as CSV in UTF-8: {error}. {EXPECTED}") from error
+    if not {"path", "label"} <= set(names) <= set(COLUMNS):
+        raise UserError(f"{file} has the columns {', '.join(names) or 'none'}. {EXPECTED}")
+    if not rows:
+        raise UserError(f"{file} lists no images. {EXPECTED}")
+    return rows
+
+
+def _entry(file: Path, line: int, row: dict[str, str], groups: str | None) -> Entry:
+    if TOO_MANY in row:
+        raise UserError(f'{file}, line {line}: {TOO_MANY}. Put "…" around a name with a comma.')
+    cells = {name: value.strip() for name, value in row.items()}
+    part = cells.pop("split", "").lower()
+    if part not in PARTS:
+        raise UserError(f"{file}, line {line}: split `{part}`. Expected train, test or nothing.")
+    empty = [name for name, value in cells.items() if not value]
+    if empty:
+        raise UserError(f"{file}, line {line}: no {' and no '.join(empty)}.")
+    path, label = cells.pop("path"), cells.pop("label")
+    group = next(iter(cells.values())) if groups else ""
+    return Entry(file.parent / path, Path(path).as_posix(), label, PARTS[part], group)
+
+
+def _check_files(file: Path, entries: list[Entry]) -> None:
+    absent = [
+        f"{entry.name} (line {line})"
+        for line, entry in enumerate(entries, start=2)
+        if isinstance(entry.file, Path) and not entry.file.is_file()
+    ]
+    if absent:
+        raise UserError(
+            f"{len(absent)} of {len(entries)} images listed in {file} do not exist: "
+            f"{'; '.join(absent[:3])}. Paths are relative to {file.parent.resolve()}."
+        )
+    name, times = Counter(entry.name for entry in entries).most_common(1)[0]
+    if times > 1:
+        raise UserError(f"{file} lists {name} {times} times. List each image once.")

@@ -1,0 +1,250 @@
+"""Images of differing sizes, indexed like a tensor: kept decoded, or decoded per batch."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from typing import Literal, Protocol, TypeVar
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor
+
+from hashprompt.data.images import ImageFile, UnreadableImage, image_size, read_image
+from hashprompt.errors import UserError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How image files are read.
+
+    Args:
+        short_side: reduce larger images to this when they are read.
+        memory_gb: decoded images are kept in memory up to so many GB.
+        unreadable: `stop` with the names of files that cannot be read, or `skip` and count them.
+        upright: turn photos as the camera was held. Off for the published benchmarks, whose
+            code did not.
+    """
+
+    short_side: int | None = None
+    memory_gb: float = 4.0
+    unreadable: Literal["stop", "skip"] = "stop"
+    upright: bool = True
+
+
+class PhotoBatch(list[Tensor]):
+    """B images (3, h, w) uint8, each of its own size."""
+
+    def to(self, device: torch.device | str) -> "PhotoBatch":
+        return PhotoBatch(image.to(device, non_blocking=True) for image in self)
+
+
+class Store(Protocol):
+    """All images of a data set."""
+
+    def read(self, index: int) -> Tensor: ...
+
+    def digest(self, index: int) -> bytes: ...
+
+    def size(self, index: int) -> tuple[int, int]: ...
+
+    def name(self, index: int) -> str: ...
+
+
+class Memory:
+    """Decoded images end to end in one buffer, which costs no more than their pixels."""
+
+    def __init__(
+        self, sizes: Sequence[tuple[int, int]], files: Sequence[ImageFile] | None = None
+    ) -> None:
+        self.sizes, self.files = sizes, files
+        self.starts = list(accumulate((3 * h * w for h, w in sizes), initial=0))
+        self.pixels = torch.empty(self.starts[-1], dtype=torch.uint8)
+
+    @classmethod
+    def of(cls, *arrays: Tensor) -> "Memory":
+        """Arrays (N, 3, H, W), one after the other."""
+        store = cls([(a.shape[2], a.shape[3]) for a in arrays for _ in range(len(a))])
+        torch.cat([a.flatten() for a in arrays], out=store.pixels)
+        return store
+
+    def read(self, index: int) -> Tensor:
+        height, width = self.sizes[index]
+        return self.pixels[self.starts[index] : self.starts[index + 1]].view(3, height, width)
+
+    def size(self, index: int) -> tuple[int, int]:
+        return self.sizes[index]
+
+    def digest(self, index: int) -> bytes:
+        image = self.read(index)
+        shape = f"{tuple(image.shape)}".encode()
+        return hashlib.sha256(shape + image.numpy().tobytes()).digest()
+
+    def name(self, index: int) -> str:
+        return str(self.files[index]) if self.files else f"image {index}"
+
+
+class Disk:
+    """Images decoded whenever they are asked for."""
+
+    def __init__(self, files: Sequence[ImageFile], reading: Reading) -> None:
+        self.files, self.reading = files, reading
+
+    def read(self, index: int) -> Tensor:
+        return read_image(self.files[index], self.reading.short_side, self.reading.upright)
+
+    def size(self, index: int) -> tuple[int, int]:
+        return image_size(self.files[index], self.reading.short_side, self.reading.upright)
+
+    def digest(self, index: int) -> bytes:
+        settings = f"{self.reading.short_side} {self.reading.upright}".encode()
+        return hashlib.sha256(settings + self.files[index].read_bytes()).digest()
+
+    def name(self, index: int) -> str:
+        return str(self.files[index])
+
+
+class Photos:
+    """Some rows of a store. `photos[rows]` decodes a batch; `select` only chooses."""
+
+    def __init__(self, store: Store, rows: Tensor) -> None:
+        self.store, self.rows = store, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def on_disk(self) -> bool:
+        return isinstance(self.store, Disk)
+
+    def __getitem__(self, rows: Tensor) -> PhotoBatch:
+        chosen = self.rows[rows].tolist()
+        read = in_threads(self.store.read, chosen) if self.on_disk else map(self.store.read, chosen)
+        return PhotoBatch(read)
+
+    def select(self, rows: Tensor) -> "Photos":
+        return Photos(self.store, self.rows[rows])
+
+    def names(self) -> list[str]:
+        return [self.store.name(row) for row in self.rows.tolist()]
+
+    def sizes(self) -> list[tuple[int, int]]:
+        """(height, width) of each image."""
+        return list(in_threads(self.store.size, self.rows.tolist()))
+
+    def digests(self) -> list[bytes]:
+        """SHA-256 of each image."""
+        return list(in_threads(self.store.digest, self.rows.tolist()))
+
+    def content_hash(self) -> str:
+        """SHA-256 over the content of all images, in order."""
+        return hashlib.sha256(b"".join(self.digests())).hexdigest()
+
+
+class Ahead:
+    """Batches of images by number; while one is used, the next is decoded."""
+
+    def __init__(self, images: "Tensor | Photos", batches: Sequence[Tensor]) -> None:
+        self.images, self.batches = images, batches
+        self._coming: tuple[int, list[Future[Tensor]]] = (-1, [])
+
+    def __getitem__(self, number: int) -> Tensor | PhotoBatch:
+        images = self.images
+        if isinstance(images, Tensor) or not images.on_disk:
+            return images[self.batches[number]]
+        coming, self._coming = self._coming, self._start(images, number + 1)
+        if coming[0] != number:
+            return images[self.batches[number]]
+        return PhotoBatch(future.result() for future in coming[1])
+
+    def _start(self, images: Photos, number: int) -> tuple[int, list[Future[Tensor]]]:
+        if number >= len(self.batches):
+            return -1, []
+        rows = images.rows[self.batches[number]].tolist()
+        return number, [pool().submit(images.store.read, row) for row in rows]
+
+
+@cache
+def pool() -> ThreadPoolExecutor:
+    """Threads for decoding: Pillow lets go of the interpreter while it works."""
+    return ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1)), "decode")
+
+
+def in_threads(function: Callable[[int], T], items: Iterable[int]) -> Iterable[T]:
+    return pool().map(function, items)
+
+
+def open_photos(
+    files: Sequence[ImageFile], reading: Reading
+) -> tuple[Photos, list[int], tuple[str, ...]]:
+    """Make images ready for use: in memory where they fit, else from disk.
+
+    Returns:
+        The readable images; which of the files they are; and what the user should be told.
+    """
+    problems: dict[int, UnreadableImage] = {}
+
+    def size_of(index: int) -> tuple[int, int]:
+        try:
+            return image_size(files[index], reading.short_side, reading.upright)
+        except UnreadableImage as problem:
+            problems[index] = problem
+            return 0, 0
+
+    sizes = _watched("looking at images", size_of, len(files))
+    needed = sum(3 * height * width for height, width in sizes) / 1e9
+    fits = needed <= reading.memory_gb
+    store: Store = Memory(sizes, files) if fits else Disk(files, reading)
+
+    def decode(index: int) -> None:
+        if index in problems:
+            return
+        try:
+            image = read_image(files[index], reading.short_side, reading.upright)
+            if isinstance(store, Memory):
+                store.read(index).copy_(image)
+        except UnreadableImage as problem:
+            problems[index] = problem
+
+    # Images that stay on disk are decoded now only if unreadable ones must be known.
+    if fits or reading.unreadable == "skip":
+        _watched("reading images", decode, len(files))
+    notes = [_about_memory(len(files), needed, fits, reading)]
+    if problems:
+        notes.append(_about_problems(problems, len(files), reading))
+    kept = [index for index in range(len(files)) if index not in problems]
+    return Photos(store, torch.tensor(kept, dtype=torch.int64)), kept, tuple(notes)
+
+
+def _watched(what: str, function: Callable[[int], T], count: int) -> list[T]:
+    """`function` of 0 … count - 1 in threads, with a bar where that takes long."""
+    console = Console(stderr=True)
+    silent = count < 2000 or not console.is_terminal
+    results = in_threads(function, range(count))
+    return list(track(results, what, count, console=console, transient=True, disable=silent))
+
+
+def _about_memory(count: int, needed: float, fits: bool, reading: Reading) -> str:
+    if fits:
+        return f"{count:,} images are kept decoded in memory ({needed:.2f} GB)."
+    return (
+        f"{count:,} images would take {needed:.1f} GB decoded, more than memory_gb="
+        f"{reading.memory_gb:g}: they are decoded for every batch. A larger memory_gb, or "
+        "short_side=256 (which changes the pixels a little), is faster."
+    )
+
+
+def _about_problems(problems: dict[int, UnreadableImage], count: int, reading: Reading) -> str:
+    shown = [problems[index] for index in sorted(problems)[:5]]
+    listed = "; ".join(f"{p.file} ({p.reason})" for p in shown)
+    more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+    told = f"{len(problems)} of {count:,} images cannot be read: {listed}{more}."
+    if reading.unreadable == "stop":
+        raise UserError(f"{told} Replace or remove them, or use unreadable=skip.")
+    return f"{told} They are left out."

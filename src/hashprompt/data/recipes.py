@@ -1,0 +1,95 @@
+"""Transforms by name: how each paper's code prepares images, as options of `Views`.
+
+Sources are the public repositories; `docs/data.md` names them. A name that differs between CIFAR
+and other data has two recipes; the one for CIFAR is taken when the stream's name says CIFAR.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from hashprompt.backbone.weights import STATISTICS, Normalize, Preprocessing
+from hashprompt.data.transforms import Augment, Colours, Views
+
+Transform = Literal["weights", "hide", "l2p", "coda", "cprompt", "evoprompt", "s-prompts", "cpg"]
+CROP_OF_RESIZED = 224 / 256
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Window, centre, colours and pixel statistics."""
+
+    augment: Augment = "resized-crop"
+    area: float = 0.08
+    center: float = CROP_OF_RESIZED
+    normalize: Normalize = "none"
+    colours: Colours | None = None
+    by_image: bool = field(default=True, repr=False)
+
+
+LIGHT = Colours(jitter=(63 / 255, 0, 0, 0))
+EVO = Colours(jitter=(0.4, 0.4, 0.4, 0.1), jitter_chance=0.5, grey_chance=0.2)
+RECIPES: dict[str, Recipe] = {
+    "weights": Recipe("crop", center=1.0, normalize="weights", by_image=False),
+    "hide": Recipe(area=0.05),
+    "hide-cifar": Recipe(normalize="cifar", colours=LIGHT),
+    "l2p": Recipe(area=0.05),
+    "coda": Recipe(),
+    "coda-cifar": Recipe(center=1.0),
+    "cprompt": Recipe(),
+    "cprompt-cifar": Recipe(normalize="imagenet", colours=LIGHT),
+    "evoprompt": Recipe(colours=EVO),
+    "evoprompt-cifar": Recipe(colours=EVO, center=1.0),
+    "s-prompts": Recipe(normalize="imagenet"),
+    "cpg": Recipe(normalize="weights", colours=Colours(policy="imagenet")),
+    "cpg-cifar": Recipe(normalize="weights", colours=Colours(policy="cifar10"), center=1.0),
+}
+
+
+def find_recipe(transform: str, stream: str) -> tuple[str, Recipe]:
+    """The recipe of a name for a stream, and its full name."""
+    special = f"{transform}-cifar"
+    name = special if special in RECIPES and "cifar" in stream.lower() else transform
+    return name, RECIPES[name]
+
+
+def make_views(
+    transform: Transform,
+    stream: str,
+    preprocessing: Preprocessing,
+    flip: bool,
+    augment: Augment | None = None,
+    area: float | None = None,
+    center: float | None = None,
+    normalize: Normalize | None = None,
+) -> Views:
+    """The views of a recipe; values that are given take the place of the recipe's."""
+    recipe = find_recipe(transform, stream)[1]
+    normalize = normalize or recipe.normalize
+    if normalize != "weights":
+        mean, std = STATISTICS[normalize]
+        preprocessing = replace(preprocessing, mean=mean, std=std)
+    return Views(
+        preprocessing,
+        augment or recipe.augment,
+        recipe.area if area is None else area,
+        flip,
+        recipe.center if center is None else center,
+        recipe.colours,
+        recipe.by_image,
+    )
+
+
+def describe_views(views: Views, transform: Transform, stream: str) -> dict[str, Any]:
+    """Views as data, for the protocol of a result."""
+    told = {
+        **views.preprocessing.to_dict(),
+        "augment": views.augment,
+        "area": views.area,
+        "center": views.center,
+    }
+    if views.by_image:  # absent for the weights' own, whose results are older than recipes
+        told["recipe"] = find_recipe(transform, stream)[0]
+    if views.colours:
+        told["colours"] = asdict(views.colours)
+    return json.loads(json.dumps(told))  # lists for tuples, as it will be read back

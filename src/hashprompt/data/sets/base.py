@@ -1,0 +1,96 @@
+"""What a named data set is: where its files come from, how they lie, and how they are read."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hashprompt.data.cache import cache_dir
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.tables import Source
+from hashprompt.errors import UserError
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file on the internet.
+
+    Args:
+        url: its address; the last part is the name of the file.
+        md5: published checksum; `sha256` is preferred where it is known.
+        size: in bytes, where known.
+        into: folder below the data root to unpack into (or to keep the file in).
+        gives: what is there afterwards, below the data root; empty: the file itself.
+    """
+
+    url: str
+    md5: str = ""
+    sha256: str = ""
+    size: int | None = None
+    into: str = ""
+    gives: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.url.rpartition("/")[2].partition("?")[0]
+
+    def result(self, root: Path) -> Path:
+        return root / (self.gives or f"{self.into}/{self.name}")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A published benchmark, found by its name.
+
+    Args:
+        load: reads it from a data root; raises `MissingFiles` for what is not there.
+        layout: how the files lie below the data root, for people.
+        counts: training and test images of the whole set; fewer are told.
+        splits: names that the option `split` takes.
+        coarse: whether it knows `labels=coarse`.
+    """
+
+    name: str
+    about: str
+    load: Callable[[Path, StreamOptions], Source]
+    remotes: tuple[Remote, ...]
+    layout: str
+    licence: str
+    counts: tuple[int, int] | None = None
+    splits: tuple[str, ...] = ()
+    coarse: bool = False
+
+
+class MissingFiles(Exception):  # noqa: N818 (a finding, which becomes a UserError)
+    """A path that the data set needs."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+def data_root(chosen: str | None = None) -> Path:
+    """The option, `HASHPROMPT_DATA`, or `datasets` in the cache."""
+    named = chosen or os.environ.get("HASHPROMPT_DATA")
+    return Path(named).expanduser() if named else cache_dir() / "datasets"
+
+
+def need(root: Path, *names: str) -> None:
+    for name in names:
+        if not (root / name).exists():
+            raise MissingFiles(root / name)
+
+
+def explain_missing(data: DataSet, root: Path, path: Path) -> UserError:
+    """Which file to put where."""
+    told = [f"`{data.name}` is not complete on this machine: there is no {path}."]
+    told.append(f"Expected in {root}: {data.layout}.")
+    if data.remotes:
+        addresses = ", ".join(remote.url for remote in data.remotes)
+        told.append(
+            f"`hashprompt data fetch {data.name}` gets it from {addresses}. Without a connection, "
+            f"put the same files into {root} and run that command there: it checks and unpacks "
+            "them."
+        )
+    told.append("Files elsewhere: set HASHPROMPT_DATA or data_root to their folder.")
+    return UserError(" ".join(told))

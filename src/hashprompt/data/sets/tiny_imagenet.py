@@ -1,0 +1,68 @@
+"""Tiny-ImageNet: 200 classes of 64 px. The published test images have no labels; val is used."""
+
+from pathlib import Path
+
+from hashprompt.data.entries import Entry, Layout, source_from
+from hashprompt.data.folders import images_in, subfolders
+from hashprompt.data.sets.base import DataSet, Remote, need
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.tables import Source
+from hashprompt.errors import UserError
+
+FOLDER = "tiny-imagenet-200"
+ANNOTATIONS = "val_annotations.txt"
+
+
+def load_tiny_imagenet(root: Path, options: StreamOptions) -> Source:
+    folder = root / FOLDER
+    need(folder, "train", "val")
+    entries = _by_class(folder, "train")
+    if (folder / "val" / ANNOTATIONS).is_file() and (folder / "val" / "images").is_dir():
+        entries += _annotated(folder / "val")
+    else:
+        entries += _by_class(folder, "val")
+    layout = Layout(split="official (val)")
+    return source_from("split-tiny-imagenet", entries, layout, options.reading(upright=False))
+
+
+def _by_class(folder: Path, part: str) -> list[Entry]:
+    """<part>/<wnid>/images/*.JPEG as published, or <part>/<wnid>/*.JPEG as people rearrange it."""
+    entries = []
+    for inner in subfolders(folder / part):
+        ignored: list[Path] = []
+        images = images_in(inner, ignored) or images_in(inner / "images", ignored)
+        entries += [
+            Entry(path, f"{part}/{path.name}", inner.name, "train" if part == "train" else "test")
+            for path in images
+        ]
+    return entries
+
+
+def _annotated(folder: Path) -> list[Entry]:
+    """val/images/*.JPEG with their classes in val_annotations.txt."""
+    entries = []
+    for line in (folder / ANNOTATIONS).read_text(encoding="utf-8").splitlines():
+        words = line.split("\t")
+        if len(words) < 2:
+            raise UserError(f"{folder / ANNOTATIONS} is damaged. Unpack the archive again.")
+        entries.append(Entry(folder / "images" / words[0], f"val/{words[0]}", words[1], "test"))
+    return entries
+
+
+SPLIT_TINY_IMAGENET = DataSet(
+    "split-tiny-imagenet",
+    "Tiny-ImageNet, 200 classes of 64 px, 10 tasks, tested on its validation images",
+    load_tiny_imagenet,
+    (
+        Remote(
+            "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+            md5="90528d7ca1a48142e341f4ef8d21d0de",
+            size=248_100_043,
+            gives=FOLDER,
+        ),
+    ),
+    f"{FOLDER}/train/<wnid>/images/*.JPEG and {FOLDER}/val/images with {ANNOTATIONS} "
+    "(or {train,val}/<wnid>/*.JPEG)",
+    "ImageNet's terms: non-commercial research and education",
+    (100_000, 10_000),
+)

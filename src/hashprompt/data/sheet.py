@@ -1,0 +1,64 @@
+"""A contact sheet: some images of every class on one page, to look at with one's own eyes."""
+
+from pathlib import Path
+
+import matplotlib
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+from hashprompt.data.tables import ImageTable, Source
+
+CELL, GAP, LABEL, HEAD = 96, 6, 210, 52  # pixels
+MOST_CLASSES, TRAIN, TEST = 24, 6, 2
+INK, GROUND, FAINT = (20, 20, 20), (255, 255, 255), (120, 120, 120)
+
+
+def contact_sheet(source: Source) -> Image.Image:
+    """Rows are classes (at most 24, spread over all), six training and two test images each."""
+    present = torch.unique(source.train.labels).tolist()
+    step = max(1, -(-len(present) // MOST_CLASSES))
+    chosen = present[::step]
+    width = LABEL + (TRAIN + TEST) * (CELL + GAP) + 3 * GAP
+    height = HEAD + len(chosen) * (CELL + GAP)
+    page = Image.new("RGB", (width, height), GROUND)
+    draw = ImageDraw.Draw(page)
+    # Ships with matplotlib and knows Latin, Greek and Cyrillic letters.
+    font = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
+    large, small = (ImageFont.truetype(font, size) for size in (14, 11))
+    title = f"{source.name}: {len(chosen)} of {len(present)} classes"
+    draw.text((GAP, GAP), title, INK, large)
+    for x, heading in ((LABEL, "training"), (LABEL + TRAIN * (CELL + GAP) + 2 * GAP, "test")):
+        draw.text((x, GAP + 20), heading, FAINT, large)
+    for row, label in enumerate(chosen):
+        top = HEAD + row * (CELL + GAP)
+        draw.text((GAP, top + 30), _short(source.class_names[label]), INK, large)
+        counts = [int((table.labels == label).sum()) for table in (source.train, source.test)]
+        draw.text((GAP, top + 50), f"{counts[0]} training, {counts[1]} test", FAINT, small)
+        left = LABEL
+        for table, count in ((source.train, TRAIN), (source.test, TEST)):
+            for image in _some(table, label, count):
+                page.paste(_thumbnail(image), (left, top))
+                left += CELL + GAP
+            left = LABEL + TRAIN * (CELL + GAP) + 2 * GAP
+    return page
+
+
+def _some(table: ImageTable, label: int, count: int) -> list[Tensor]:
+    """Images of a class, spread over its rows."""
+    rows = (table.labels == label).nonzero()[:, 0]
+    if not len(rows):
+        return []
+    places = torch.linspace(0, len(rows) - 1, min(count, len(rows))).long()
+    return list(table.images[rows[places]])
+
+
+def _thumbnail(image: Tensor) -> Image.Image:
+    picture = Image.fromarray(image.permute(1, 2, 0).numpy())
+    scale = CELL / max(picture.size)
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    return picture.resize(size, Image.Resampling.BICUBIC)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 25 else f"{name[:24]}…"

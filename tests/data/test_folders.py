@@ -1,0 +1,340 @@
+"""Folders of images as streams: the layouts that are understood, and words for the others."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hashprompt.data.entries import Entry, fingerprint, held_out, in_natural_order
+from hashprompt.data.folders import scan_classes
+from hashprompt.data.images import read_image
+from hashprompt.data.streams import Stream, StreamOptions, load_stream
+from hashprompt.errors import UserError
+
+Tree = Callable[..., Path]
+
+
+def cut(name: str, **options: Any) -> Stream:
+    return load_stream(name, StreamOptions(class_order="natural", **options), 0)
+
+
+def names(stream: Stream, split: str) -> list[list[str]]:
+    """Where the images of each task lie, relative to the folder."""
+    return [
+        sorted("/".join(Path(name).parts[-3:]) for name in getattr(t, split).images.names())
+        for t in stream.tasks
+    ]
+
+
+def refused(name: str, **options: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        cut(name, **options)
+    return str(caught.value)
+
+
+# Scanning. ---------------------------------------------------------------------------------
+
+
+def test_a_scan_gives_sorted_classes_and_files(tree: Tree, write: Any) -> None:
+    root = tree("dog", "cat")
+    write(root / "cat" / "Z.JPG")
+    (root / "cat" / "notes.txt").write_text("x")
+    (root / "cat" / ".hidden.png").write_text("x")
+    (root / ".git").mkdir()
+    scan = scan_classes(root)
+    assert list(scan.classes) == ["cat", "dog"]
+    assert [path.name for path in scan.classes["cat"]] == ["0.png", "1.png", "Z.JPG"]
+    assert [path.name for path in scan.ignored] == ["notes.txt"]
+
+
+# Layouts. ----------------------------------------------------------------------------------
+
+
+def test_class_folders_with_train_and_test(tree: Tree) -> None:
+    root = tree("train/a", "train/b", "test/a", "test/b")
+    stream = cut(f"folders:{root}", tasks=2)
+    assert (stream.name, stream.scenario, stream.split) == ("photos", "class", "folders")
+    assert stream.class_names == ("a", "b")
+    assert names(stream, "train") == [
+        ["train/a/0.png", "train/a/1.png"],
+        ["train/b/0.png", "train/b/1.png"],
+    ]
+    assert names(stream, "test") == [
+        ["test/a/0.png", "test/a/1.png"],
+        ["test/b/0.png", "test/b/1.png"],
+    ]
+    first = stream.tasks[0].train
+    assert torch.equal(first.images[torch.tensor([1])][0], read_image(root / "train/a/1.png"))
+
+
+@pytest.mark.parametrize("word", ["val", "valid", "Validation"])
+def test_validation_images_serve_as_test_images(word: str, tree: Tree) -> None:
+    stream = cut(f"folders:{tree('train/a', f'{word}/a')}", tasks=1)
+    assert names(stream, "test") == [[f"{word}/a/0.png", f"{word}/a/1.png"]]
+
+
+@pytest.mark.parametrize("inside", ["", "train/"])
+def test_without_test_images_a_fifth_is_held_out_and_that_is_said(inside: str, tree: Tree) -> None:
+    root = tree(f"{inside}a", f"{inside}b", each=10)
+    stream = cut(f"folders:{root}", tasks=2)
+    assert stream.split == "toolkit-v1"
+    assert [(len(t.train), len(t.test)) for t in stream.tasks] == [(8, 2), (8, 2)]
+    assert any("4 of 20 are held out (split toolkit-v1" in note for note in stream.notes)
+    for task in stream.tasks:
+        assert not set(task.train.images.names()) & set(task.test.images.names())
+
+
+@pytest.mark.parametrize("layout", ["task/class", "task/split/class", "split/task/class"])
+def test_a_folder_per_task(layout: str, tree: Tree) -> None:
+    places = {
+        "task/class": ("t2/a", "t2/c", "t10/b"),
+        "task/split/class": tuple(
+            f"{t}/{s}/{c}"
+            for t, c in (("t2", "a"), ("t2", "c"), ("t10", "b"))
+            for s in ("train", "test")
+        ),
+        "split/task/class": tuple(
+            f"{s}/{t}/{c}"
+            for t, c in (("t2", "a"), ("t2", "c"), ("t10", "b"))
+            for s in ("train", "test")
+        ),
+    }
+    stream = cut(f"folders:{tree(*places[layout], each=5)}")
+    assert [[stream.class_names[c] for c in task.classes] for task in stream.tasks] == [
+        ["a", "c"],
+        ["b"],
+    ]
+    for task in stream.tasks:
+        assert (
+            set(task.train.labels.tolist()) == set(task.test.labels.tolist()) == set(task.classes)
+        )
+
+
+def test_tasks_given_by_folders_are_never_shuffled(tree: Tree) -> None:
+    root = tree("t1/d", "t1/b", "t2/a", "t3/c", each=5)
+    orders = {
+        load_stream(f"folders:{root}", StreamOptions(), seed).class_names for seed in range(4)
+    }
+    assert orders == {("b", "d", "a", "c")}
+    assert len(cut(f"folders:{root}", tasks=2).tasks) == 2
+    assert "the data has 3 tasks" in refused(f"folders:{root}", tasks=4)
+
+
+@pytest.mark.parametrize("layout", ["domain/class", "split/domain/class"])
+def test_domains_hold_the_same_classes(layout: str, tree: Tree) -> None:
+    split = layout.startswith("split")
+    parts = ("train/", "test/") if split else ("",)
+    root = tree(*(f"{p}{d}/{c}" for p in parts for d in ("ink", "oil") for c in "ab"), each=5)
+    stream = cut(f"domains:{root}")
+    assert stream.scenario == "domain"
+    assert stream.domain_names == ("ink", "oil")
+    assert [len(t.train) for t in stream.tasks] == ([10, 10] if split else [8, 8])
+    for d, task in enumerate(stream.tasks):
+        assert {c.split("/")[-3] for c in task.train.images.names()} == {stream.domain_names[d]}
+
+
+def test_the_order_of_domains_can_be_drawn(tree: Tree) -> None:
+    root = tree(*(f"{d}/{c}" for d in "wxyz" for c in "ab"), each=3)
+    orders = {
+        load_stream(f"domains:{root}", StreamOptions(domain_order="shuffled"), s).domain_names
+        for s in range(6)
+    }
+    assert len(orders) > 3
+    stream = load_stream(f"domains:{root}", StreamOptions(domain_order="shuffled"), 1)
+    for domain, task in zip(stream.domain_names, stream.tasks, strict=True):
+        assert {Path(name).parts[-3] for name in task.train.images.names()} == {domain}
+    assert "expected natural or shuffled" in refused(f"domains:{root}", domain_order="up")
+
+
+def test_names_in_any_script_are_kept(tree: Tree) -> None:
+    root = tree("кошка", "собака", "日本", each=3, root="фото é")
+    stream = cut(f"folders:{root}", tasks=1)
+    assert stream.name == "фото é"
+    assert set(stream.class_names) == {"кошка", "собака", "日本"}
+
+
+def test_links_to_folders_elsewhere_are_followed(tree: Tree, tmp_path: Path) -> None:
+    root, other = tree("a", each=3), tree("b", each=3, root="elsewhere")
+    (root / "b").symlink_to(other / "b")
+    assert cut(f"folders:{root}", tasks=1).class_names == ("a", "b")
+
+
+# What identifies the data. -----------------------------------------------------------------
+
+
+def test_the_fingerprint_is_the_list_of_names_not_the_place(tree: Tree, tmp_path: Path) -> None:
+    root = tree("train/a", "train/b", "test/a")
+    first = cut(f"folders:{root}", tasks=1)
+    shutil.copytree(root, tmp_path / "deep" / "photos")
+    moved = cut(f"folders:{tmp_path / 'deep' / 'photos'}", tasks=1, train_per_class=1)
+    assert moved.fingerprint == first.fingerprint
+    (root / "train/a/0.png").rename(root / "train/a/9.png")
+    assert cut(f"folders:{root}", tasks=1).fingerprint != first.fingerprint
+
+
+@pytest.mark.parametrize("change", ["part", "label", "group", "name"])
+def test_the_fingerprint_knows_every_column_of_the_list(change: str) -> None:
+    first = Entry(Path("x"), "a.png", "cat", "train", "t1")
+    others = {"part": "test", "label": "dog", "group": "t2", "name": "b.png"}
+    second = Entry(Path("y"), "c.png", "cat", "test" if change == "part" else "train", "t1")
+    swapped = [replace(first, **{change: others[change]}), replace(second, part="train")]
+    assert fingerprint("n", "s", [first, second]) != fingerprint("n", "s", swapped)
+    assert fingerprint("n", "s", [first, second]) == fingerprint("n", "s", [second, first])
+
+
+def test_one_spelling_for_names_that_disks_store_in_several() -> None:
+    composed, parts = (
+        Entry(Path("x"), name, "cat", "train") for name in ("\u00e9.png", "e\u0301.png")
+    )
+    assert fingerprint("n", "s", [composed]) == fingerprint("n", "s", [parts])
+
+
+def test_the_held_out_fifth_follows_from_names_alone() -> None:
+    many = [f"cat/{i}.jpg" for i in range(50)]
+    chosen = held_out(many)
+    assert len(chosen) == 10
+    assert held_out(list(reversed(many))) == chosen
+    kept = chosen & held_out([*many, "cat/new.jpg"])
+    assert len(kept) >= 9  # one more image moves at most one other
+    assert held_out(["only.jpg"]) == set()
+    assert len(held_out(["a.jpg", "b.jpg"])) == 1
+    # Pinned: a change of the drawing needs a new name for the split.
+    assert sorted(held_out([f"{c}.jpg" for c in "abcdefghij"])) == PINNED
+
+
+PINNED = ["f.jpg", "g.jpg"]
+
+
+def test_numbers_in_names_count_by_value() -> None:
+    assert in_natural_order(["t10", "t9", "b", "t2", "10", "9"]) == (
+        "9",
+        "10",
+        "b",
+        "t2",
+        "t9",
+        "t10",
+    )
+
+
+def test_options_name_a_file_of_the_order(tree: Tree, tmp_path: Path) -> None:
+    root = tree("a", "b", "c", each=3)
+    (tmp_path / "order.json").write_text(json.dumps([2, 0, 1]))
+    options = StreamOptions(class_order=str(tmp_path / "order.json"))
+    assert load_stream(f"folders:{root}", options, 0).class_names == ("c", "a", "b")
+
+
+# Bad input. --------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    message = refused(f"folders:{tmp_path / 'nowhere'}")
+    assert f"{tmp_path / 'nowhere'} does not exist. Expected DIR/class/*.jpg" in message
+
+
+def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch()
+    assert "is not a folder" in refused(f"domains:{tmp_path / 'a.txt'}")
+
+
+def test_a_bare_folder_is_asked_back(tree: Tree) -> None:
+    assert "Say how to read it: folders:" in refused(str(tree("a")))
+
+
+def test_images_without_class_folders(tmp_path: Path, write: Any) -> None:
+    write(tmp_path / "photos" / "a.jpg")
+    assert "No images in" in refused(f"folders:{tmp_path / 'photos'}")
+    assert "Expected DIR/class/*.jpg" in refused(f"folders:{tmp_path / 'photos'}")
+
+
+def test_an_empty_class_folder(tree: Tree) -> None:
+    root = tree("a", "b")
+    (root / "c").mkdir()
+    message = refused(f"folders:{root}")
+    assert f"No images in {root / 'c'}. Expected .jpg, .jpeg, .png, .webp files" in message
+
+
+def test_a_class_folder_of_other_files(tree: Tree) -> None:
+    root = tree("a")
+    (root / "b").mkdir()
+    (root / "b" / "film.mp4").write_text("x")
+    assert f"No images in {root / 'b'}" in refused(f"folders:{root}")
+
+
+def test_files_that_are_no_images_are_counted(tree: Tree) -> None:
+    root = tree("a", "b", each=3)
+    for name in ("list.txt", "Thumbs.db"):
+        (root / "a" / name).write_text("x")
+    notes = cut(f"folders:{root}", tasks=1).notes
+    assert any("2 files are no images and are ignored (a/Thumbs.db, a/list.txt" in n for n in notes)
+
+
+def test_folders_inside_class_folders(tree: Tree) -> None:
+    root = tree("a", "a/old", "b")
+    message = refused(f"folders:{root}")
+    assert f"{root / 'a'} holds folders (old) where image files are expected" in message
+
+
+def test_the_same_class_in_two_tasks(tree: Tree) -> None:
+    message = refused(f"folders:{tree('t1/cat', 't1/dog', 't2/cat')}")
+    assert "Class `cat` is in two tasks, `t1` and `t2`" in message
+    assert "domains:DIR" in message
+
+
+def test_a_class_that_is_only_tested(tree: Tree) -> None:
+    message = refused(f"folders:{tree('train/a', 'test/a', 'test/b')}")
+    assert "in the test images but not in the training images: b" in message
+
+
+def test_a_class_that_is_only_tested_in_a_task(tree: Tree) -> None:
+    message = refused(f"folders:{tree('train/t1/a', 'test/t1/a', 'test/t1/b')}")
+    assert "in the test images but not in the training images: b" in message
+
+
+def test_a_domain_that_lacks_a_class(tree: Tree) -> None:
+    message = refused(f"domains:{tree('ink/a', 'ink/b', 'oil/a', each=3)}")
+    assert "Domain `oil` has no training images of class `b`" in message
+
+
+def test_domains_without_domains(tree: Tree) -> None:
+    assert "class folders but no domains" in refused(f"domains:{tree('a', 'b')}")
+
+
+@pytest.mark.parametrize("target", [".", ".."])
+def test_a_link_that_leads_back(target: str, tree: Tree) -> None:
+    root = tree("a", "b")
+    (root / "again").symlink_to(target)
+    assert "is a link that leads back" in refused(f"folders:{root}")
+
+
+def test_a_link_to_itself_is_no_image(tree: Tree) -> None:
+    root = tree("a", "b", each=3)
+    (root / "a" / "loop").symlink_to("loop")
+    (root / "loop").symlink_to("loop")
+    assert cut(f"folders:{root}", tasks=1).class_names == ("a", "b")
+
+
+def test_a_broken_link_is_an_unreadable_image(tree: Tree) -> None:
+    root = tree("a", "b", each=3)
+    (root / "a" / "gone.jpg").symlink_to("nowhere.jpg")
+    assert "1 of 7 images cannot be read" in refused(f"folders:{root}")
+    stream = cut(f"folders:{root}", tasks=1, unreadable="skip")
+    assert sum(len(t.train) + len(t.test) for t in stream.tasks) == 6
+
+
+def test_unreadable_images_are_named_with_the_way_out(tree: Tree) -> None:
+    root = tree("a", "b", each=5)
+    (root / "b" / "3.png").write_bytes(b"")
+    message = refused(f"folders:{root}")
+    assert f"{root / 'b' / '3.png'} (it is empty (0 bytes))" in message
+    assert "unreadable=skip" in message
+
+
+@pytest.mark.parametrize("name", ["glyphs", "folders:x"])
+def test_options_that_do_not_apply_are_refused(name: str) -> None:
+    assert "it has no choice of splits" in refused(name, split="official")
+    assert "has no coarse labels" in refused(name, labels="coarse")

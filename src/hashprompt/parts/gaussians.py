@@ -7,9 +7,9 @@ domain-incremental ones the same class has a cell in every domain.
 from typing import Literal
 
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
+from hashprompt.parts.centroids import k_means
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
 
@@ -79,13 +79,12 @@ class ClassGaussians(nn.Module):
         grow_buffer(self, "rest", rest[None])
 
     def _add_centroids(self, features: Tensor) -> None:
-        count = min(self.centroids, len(features))
-        found = KMeans(count, n_init=1, random_state=0).fit(features.cpu().numpy())
+        found = k_means(features, self.centroids, starts=1)
         member = torch.from_numpy(found.labels_).to(features.device)
         centres = features.new_zeros(self.centroids, self.dim)
         spread = features.new_full((self.centroids, self.dim), JITTER)
         shares = features.new_zeros(self.centroids)
-        for k in range(count):
+        for k in range(found.n_clusters):
             rows = features[member == k]
             centres[k] = rows.mean(0)
             spread[k] += rows.var(0, unbiased=False)

@@ -47,6 +47,12 @@ REAL: dict[str, dict[str, Any]] = {
     "dualprompt": {**KEYED, "general_length": 2},
     "s-prompt-plus": KEYED,
     "coda": {"lr": 0.003, "prompt_length": 4, "components_per_task": 20},
+    # Two trained passes an image, so half the epochs. The rate of its own code is for 18 epochs of
+    # ten times as many images.
+    "cprompt": {"epochs": 4, "batch_size": 16, "lr": 0.05, "prompt_length": 8, "layers": (1, 6)},
+    "evoprompt": {"lr": 0.005, "prompt_length": 2},
+    "cpg": {"lr": 0.01, "repeats": 1, "prompt_length": 4},
+    "ranpac": {"lr": 0.01, "projection": 2000},
     "ovor": {"lr": 0.003, "prompt_lengths": (2, 2, 8, 8, 8), "epochs": 6, "outlier_epochs": 2},
 }
 DISCRIMINANT = {"tii": "discriminant", "align": "discriminant"}

@@ -94,27 +94,17 @@ class CPrompt(Method):
         self.auxiliary.add(count)
 
     def phases(self, task: TaskView) -> list[Phase]:
-        config = self.config
-        rate, decay = config.rate(), {"weight_decay": config.weight_decay}
-        selection = [self.prompts.current, self.keys.current]
         heads = [
             rows.current
             for classifier in (self.classifiers, self.auxiliary)
             for rows in (classifier.weight, classifier.bias)
         ]
         return [
-            Phase(
-                "train",
-                step=lambda batch: self._step(batch, task),
-                groups=[
-                    {"params": selection, "lr": rate, **decay},
-                    {"params": heads, "lr": rate * config.head_lr_scale, **decay},
-                ],
-                epochs=config.epochs,
-                batch_size=config.batch_size,
-                optimizer=config.optimizer,
-                schedule=config.schedule,
-                clip=config.clip,
+            self.config.phase(
+                lambda batch: self._step(batch, task),
+                [self.prompts.current, self.keys.current],
+                heads,
+                self.config.weight_decay,
             )
         ]
 

@@ -36,7 +36,7 @@ class DomainConfig(TuningConfig):
 class DomainPrompts(Method):
     """One prompt per domain, trained on that domain alone and frozen afterwards."""
 
-    keeps = ("prompts.frozen", "selector.")
+    keeps: tuple[str, ...] = ("prompts.frozen", "selector.")
     config: DomainConfig
 
     def __init__(self, config: DomainConfig, backbone: Backbone) -> None:

@@ -16,7 +16,8 @@ from hashprompt.methods.base import (
     TaskView,
     register,
 )
-from hashprompt.parts.cosine import Prototypes, cosine
+from hashprompt.parts.cosine import Prototypes
+from hashprompt.parts.keys import cosine
 
 
 @register("simplecil", MethodConfig)

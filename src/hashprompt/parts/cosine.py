@@ -7,13 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.parts.growing import grow_buffer, grow_parameter
-
-
-def cosine(features: Tensor, rows: Tensor) -> Tensor:
-    """Cosines (B, C) of features (B, D) with rows (C, D)."""
-    # In full precision always: cosines of a ViT's features differ little, and would tie.
-    with torch.autocast(features.device.type, enabled=False):
-        return F.normalize(features.float(), dim=1) @ F.normalize(rows, dim=1).T
+from hashprompt.parts.keys import cosine
 
 
 class Prototypes(nn.Module):

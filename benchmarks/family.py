@@ -75,6 +75,7 @@ def ask_again(run: Path) -> dict[str, float | None]:
     """Final averages of a finished learner under the options of ASKED; kept beside the run."""
     from hashprompt import benchmark
     from hashprompt.methods.base import find_method
+    from hashprompt.parts.legacy import SWITCHES
 
     file = run / "asked.json"
     found: dict[str, float | None] = json.loads(file.read_text()) if file.is_file() else {}
@@ -82,7 +83,9 @@ def ask_again(run: Path) -> dict[str, float | None]:
     known = find_method(config["method"])[1].model_fields
     for column, options in ASKED.items():
         if column not in found:
-            possible = "eval_batch_size" in options or options.keys() <= known.keys()
+            # Without a leak there is nothing to ask about batches: the tests show it.
+            leaks = "eval_batch_size" in options and any(s in known for s in SWITCHES)
+            possible = leaks or options.keys() <= known.keys()
             asked = benchmark.evaluate(run, quiet=True, **options) if possible else {}
             found[column] = asked.get("average")
     file.write_text(json.dumps(found))

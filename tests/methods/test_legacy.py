@@ -157,11 +157,10 @@ def test_an_image_alone_votes_for_itself(name: str) -> None:
 
 
 def test_no_preset_turns_a_leak_on() -> None:
-    for name, (_, config) in METHODS.items():
+    for name in METHODS:
         for sections in presets(name).values():
             for options in sections.values():
-                built = config(**{**sections.get("default", {}), **options})
-                assert not any(getattr(built, switch, False) for switch in SWITCHES)
+                assert not any(options.get(switch) for switch in SWITCHES)
 
 
 def test_a_leak_warns_and_stamps_the_protocol() -> None:

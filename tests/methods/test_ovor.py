@@ -9,7 +9,7 @@ from tiny import DIM, VIT_B, TinyTask, tiny_backbone, train
 from torch import Tensor, tensor
 
 from hashprompt.errors import UserError
-from hashprompt.methods.base import preset_options, presets
+from hashprompt.methods.base import presets
 from hashprompt.methods.ovor import OUTLIER, Ovor, OvorConfig
 from hashprompt.options import build
 from hashprompt.parts import outliers
@@ -230,9 +230,10 @@ def test_lengths_must_fit_the_layers() -> None:
             build(OvorConfig, {"prompt_lengths": lengths})
 
 
-def test_presets_hold_valid_options() -> None:
+def test_only_one_prompt_goes_without_outliers() -> None:
     for preset, sections in presets("ovor").items():
         for section in sections:
-            config = OvorConfig(**preset_options("ovor", preset, section))
+            config = benchmark.plan("ovor", preset=f"{preset}/{section}").method_config
+            assert isinstance(config, OvorConfig)
             assert config.outliers == (preset != "one-prompt")
             assert not config.ovor_literal

@@ -249,10 +249,10 @@ def test_changed_weights_are_the_same_as_an_affine_after_every_layer() -> None:
 def test_ssf_starts_near_the_backbone_and_trains() -> None:
     backbone, images = small_backbone(), torch.randn(2, 3, 16, 16)
     ssf = ScaleShift(backbone)
-    assert abs(float(ssf.scale.mean()) - 1) < 0.01
-    assert abs(float(ssf.shift.mean())) < 0.01
-    assert 0.01 < float(ssf.scale.std()) < 0.03
-    assert 0.01 < float(ssf.shift.std()) < 0.03
+    assert abs(ssf.scale.mean().item() - 1) < 0.01
+    assert abs(ssf.shift.mean().item()) < 0.01
+    assert 0.01 < ssf.scale.std().item() < 0.03
+    assert 0.01 < ssf.shift.std().item() < 0.03
     ssf.features(backbone, images).square().sum().backward()
     for each in (ssf.scale, ssf.shift):
         assert each.grad is not None

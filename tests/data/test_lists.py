@@ -145,6 +145,14 @@ def test_arrays_with_domains(tmp_path: Path) -> None:
     assert stream.tasks[0].train.images[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
 
 
+def test_the_fingerprint_knows_the_domains(tmp_path: Path) -> None:
+    prints = set()
+    for domains in (np.repeat([1, 0], 4), np.repeat([0, 1], 4)):
+        name = saved(tmp_path, **arrays(), d_train=domains, d_test=domains)
+        prints.add(cut(name).fingerprint)
+    assert len(prints) == 2
+
+
 BAD_DOMAINS = {
     "one part only": ({"d_train": np.zeros(8, int)}, "d_test of"),
     "another length": ({"d_train": np.zeros(3, int), "d_test": np.zeros(8, int)}, "d_train of"),

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hashprompt.data.cache import tensor_hash
 from hashprompt.data.tables import ImageTable, Source
 from hashprompt.errors import UserError
 
@@ -78,7 +79,7 @@ def coarse_source(
         rank[fine] = torch.arange(domains)
     tables = [ImageTable(t.images, fine_to_coarse[t.labels], rank[t.labels]) for t in (train, test)]
     names = tuple(f"fine class {d + 1} of each" for d in range(domains))
-    return Source(name, tables[0], tables[1], coarse_names, domains, names, split=split)
+    return _with_domains(name, tables[0], tables[1], coarse_names, names, split)
 
 
 def _coarse_source(path: Path, arrays: Arrays, train: ImageTable, test: ImageTable) -> Source:
@@ -112,7 +113,23 @@ def _domain_source(
             "Number them from 0 without gaps, the same in both."
         )
     domain_names = _names(arrays.get("domain_names"), count)
-    return Source(path.stem, tables[0], tables[1], names, count, domain_names)
+    return _with_domains(path.stem, tables[0], tables[1], names, domain_names)
+
+
+def _with_domains(
+    name: str,
+    train: ImageTable,
+    test: ImageTable,
+    class_names: tuple[str, ...],
+    domain_names: tuple[str, ...],
+    split: str | None = None,
+) -> Source:
+    parts = [part for t in (train, test) for part in (t.images, t.labels, t.domains)]
+    content = tensor_hash(name, *(part for part in parts if part is not None))
+    count = len(domain_names)
+    return Source(
+        name, train, test, class_names, count, domain_names, split=split, fingerprint=content
+    )
 
 
 def _names(names: np.ndarray | None, count: int) -> tuple[str, ...]:

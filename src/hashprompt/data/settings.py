@@ -1,8 +1,9 @@
 """Options of a stream: which images, in which order, read how."""
 
+from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from hashprompt.data.arrays import Labels
 from hashprompt.data.photos import Reading
@@ -45,6 +46,12 @@ class StreamOptions(Options):
     )
     memory_gb: float = Field(4.0, ge=0, description="keep decoded image files up to so many GB")
     unreadable: Literal["stop", "skip"] = Field("stop", description="what to do about bad images")
+
+    @field_validator("data_root")
+    @classmethod
+    def _whole_path(cls, value: str | None) -> str | None:
+        """So that `resume` works from anywhere."""
+        return value and str(Path(value).expanduser().resolve())
 
     def reading(self, upright: bool = True) -> Reading:
         return Reading(self.short_side, self.memory_gb, self.unreadable, upright)

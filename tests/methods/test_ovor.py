@@ -8,6 +8,7 @@ import torch
 from tiny import DIM, VIT_B, TinyTask, tiny_backbone, train
 from torch import Tensor, tensor
 
+from hashprompt import benchmark
 from hashprompt.errors import UserError
 from hashprompt.methods.base import presets
 from hashprompt.methods.ovor import OUTLIER, Ovor, OvorConfig

@@ -1,9 +1,18 @@
 """The ViT with prompt tokens, one image at a time, by timm's own blocks."""
 
 import torch
-from torch import Tensor
+from tiny import tiny_backbone
+from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone
+
+
+def lively_backbone() -> Backbone:
+    """The tiny ViT with larger weights, so that prompts are seen in its features."""
+    backbone = tiny_backbone()
+    for parameter in backbone.vit.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    return backbone
 
 
 def slow_cls(backbone: Backbone, image: Tensor, prompts: dict[int, Tensor], norm: bool) -> Tensor:

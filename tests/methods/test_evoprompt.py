@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 from sizes_helper import prompt_machinery
-from slow_vit import slow_cls
-from tiny import DIM, TinyTask, tiny_backbone, train
+from slow_vit import lively_backbone, slow_cls
+from tiny import DIM, TinyTask, train
 from torch import Tensor, tensor
 
 from hashprompt.errors import UserError
@@ -39,7 +39,7 @@ def work(method: EvoPrompt, task: Task, *names: str) -> None:
 
 def begun(**options: Any) -> EvoPrompt:
     """One task learned, the second one begun and trained a little."""
-    method = EvoPrompt(EvoPromptConfig(**{**OPTIONS, **options}), tiny_backbone())
+    method = EvoPrompt(EvoPromptConfig(**{**OPTIONS, **options}), lively_backbone())
     for task in (FIRST, SECOND):
         method.begin_task(task)
         work(method, task, "prototypes")
@@ -76,7 +76,7 @@ def test_tokens_are_written_from_the_plain_cls_before_the_norm_and_travel_on() -
 
 
 def test_all_blocks_are_prompted_unless_told_otherwise() -> None:
-    method = EvoPrompt(EvoPromptConfig(), tiny_backbone())
+    method = EvoPrompt(EvoPromptConfig(), lively_backbone())
     assert method.blocks == [0, 1, 2, 3]
     assert method.memory.inner.shape == (4, 16, DIM)
     assert method.memory.outer.shape == (4, 5 * DIM, 16)
@@ -103,7 +103,7 @@ def test_the_head_is_composed_from_prototypes_before_the_second_task() -> None:
         for t in (FIRST, SECOND)
     ]
     close(method.prototypes, torch.cat(means))
-    again = EvoPrompt(EvoPromptConfig(**OPTIONS), tiny_backbone())
+    again = EvoPrompt(EvoPromptConfig(**OPTIONS), lively_backbone())
     again.begin_task(FIRST)
     work(again, FIRST, "prototypes")
     started = again.head.weight.detach().clone()
@@ -165,7 +165,7 @@ def test_transport_of_a_permuted_memory_onto_itself_recovers_the_permutation() -
     inner, outer = method.reference_inner, method.reference_outer
     orders = []
     for k in range(2):
-        hidden, output = torch.randperm(3), torch.randperm(2 * DIM)
+        hidden, output = torch.arange(3).roll(1 + k), torch.randperm(2 * DIM)
         method.memory.inner.data[k] = inner[k][hidden]
         method.memory.outer.data[k] = outer[k][output][:, hidden]
         working = method.memory.inner.data[k], method.memory.outer.data[k]
@@ -212,7 +212,7 @@ def test_fusing_remembers_the_largest_attribution_and_drops_what_served_the_task
 
 
 def test_the_first_task_is_kept_as_it_was_trained() -> None:
-    method = EvoPrompt(EvoPromptConfig(**OPTIONS), tiny_backbone())
+    method = EvoPrompt(EvoPromptConfig(**OPTIONS), lively_backbone())
     method.begin_task(FIRST)
     assert [p.name for p in method.phases(FIRST)] == ["prototypes", "train", "attribution", "fuse"]
     work(method, FIRST, "prototypes", "attribution")
@@ -229,7 +229,7 @@ def test_a_stop_between_any_two_phases_changes_nothing() -> None:
     parts.__dict__["backbone"] = whole.backbone
     work(whole, SECOND, *names)
     for name in names:
-        restored = EvoPrompt(EvoPromptConfig(**OPTIONS), tiny_backbone())
+        restored = EvoPrompt(EvoPromptConfig(**OPTIONS), lively_backbone())
         load_grown(restored, parts.state_dict())
         work(restored, SECOND, name)
         parts = restored
@@ -238,7 +238,7 @@ def test_a_stop_between_any_two_phases_changes_nothing() -> None:
 
 
 def test_a_class_of_several_domains_gets_the_mean_of_its_outputs() -> None:
-    method = EvoPrompt(EvoPromptConfig(**OPTIONS), tiny_backbone())
+    method = EvoPrompt(EvoPromptConfig(**OPTIONS), lively_backbone())
     tasks = [Task(i, (0, 1, 2)) for i in range(2)]
     for task in tasks:
         method.begin_task(task)
@@ -256,7 +256,7 @@ def test_a_class_of_several_domains_gets_the_mean_of_its_outputs() -> None:
 
 def test_pieces_must_divide_the_width() -> None:
     with pytest.raises(UserError, match="subspace=5 must divide the width 16"):
-        EvoPrompt(EvoPromptConfig(subspace=5), tiny_backbone())
+        EvoPrompt(EvoPromptConfig(subspace=5), lively_backbone())
 
 
 def test_size_on_a_vit_b() -> None:

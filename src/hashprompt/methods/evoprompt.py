@@ -27,7 +27,11 @@ from hashprompt.methods.base import (
 from hashprompt.methods.tuning import Prompted, PromptTuning, TuningConfig
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.growing import grow_buffer
+from hashprompt.parts.slots import uniform
 from hashprompt.parts.transport import TINY, Solver, transport_plan
+
+# Buffers that are empty between tasks: attributions to the task, and the memory before it.
+OF_ONE_TASK = ("fresh_hidden", "fresh_output", "reference_inner", "reference_outer")
 
 
 class EvoPromptConfig(TuningConfig):
@@ -45,7 +49,7 @@ class EvoPromptConfig(TuningConfig):
     )
     temperature: float = Field(0.05, gt=0, description="of the likeness of classes in a piece")
     fusion: float = Field(0.5, ge=0, le=1, description="α: mean step from reference to working")
-    transport: Solver = Field("exact", description="exact plan, or the faster blurred one")
+    transport: Solver = Field("exact", description="exact plan, or one blurred by entropy")
     blur: float = Field(0.01, gt=0, description="of the sinkhorn plan")
 
 
@@ -62,8 +66,8 @@ class PromptMemory(nn.Module):
     def __init__(self, blocks: int, hidden: int, length: int, dim: int) -> None:
         super().__init__()
         inner, outer = torch.empty(blocks, hidden, dim), torch.empty(blocks, length * dim, hidden)
-        self.inner = nn.Parameter(inner.uniform_(-1 / math.sqrt(dim), 1 / math.sqrt(dim)))
-        self.outer = nn.Parameter(outer.uniform_(-1 / math.sqrt(hidden), 1 / math.sqrt(hidden)))
+        self.inner = nn.Parameter(uniform(1 / math.sqrt(dim))(inner))
+        self.outer = nn.Parameter(uniform(1 / math.sqrt(hidden))(outer))
 
     def forward(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """Hidden nodes (B, K, H) and output nodes (B, K, L·D) for queries (B, D)."""
@@ -92,12 +96,11 @@ class EvoPrompt(PromptTuning):
         self.cells = Cells()
         self.register_buffer("prototypes", torch.zeros(0, backbone.dim))
         self.prototypes: Tensor  # (M, D) mean plain feature of every cell
-        # How much each node matters: to the tasks before, (K, H) and (K, L·D), and to this one.
-        # What serves one task alone is empty between tasks.
+        # How much each node matters to the tasks before, (K, H) and (K, L·D).
         inner, outer = self.memory.inner.detach(), self.memory.outer.detach()
         self.register_buffer("known_hidden", torch.zeros_like(inner[..., 0]))
         self.register_buffer("known_output", torch.zeros_like(outer[..., 0]))
-        for name in ("fresh_hidden", "fresh_output", "reference_inner", "reference_outer"):
+        for name in OF_ONE_TASK:
             self.register_buffer(name, torch.zeros(0))
         self.known_hidden: Tensor
         self.known_output: Tensor
@@ -201,15 +204,13 @@ class EvoPrompt(PromptTuning):
     def _fuse(self, first: bool) -> None:
         """A memory between reference and working one; what mattered so far is remembered."""
         memory, share = self.memory, self.config.fusion
-        hidden, output = (
-            (self.fresh_hidden, self.known_hidden),
-            (self.fresh_output, self.known_output),
-        )
+        hidden = self.fresh_hidden, self.known_hidden
+        output = self.fresh_output, self.known_output
         if not first:
             memory.inner.data = fuse(self.reference_inner, memory.inner.data, *hidden, share)
             memory.outer.data = fuse(self.reference_outer, memory.outer.data, *output, share)
         self.known_hidden, self.known_output = torch.maximum(*hidden), torch.maximum(*output)
-        for name in ("fresh_hidden", "fresh_output", "reference_inner", "reference_outer"):
+        for name in OF_ONE_TASK:
             setattr(self, name, torch.zeros(0, device=self.device))
 
     def sizes(self) -> dict[str, int]:

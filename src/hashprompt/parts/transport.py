@@ -40,7 +40,8 @@ def sinkhorn(
 ) -> Tensor:
     """Entropic plan in the log domain; columns sum to `target` exactly, rows nearly to `source`.
 
-    Rounds end when the misplaced mass is below `tolerance`.
+    Rounds end when the misplaced mass is below `tolerance`, or after `most_rounds`: a small blur
+    needs thousands of them where masses differ and nodes are far apart.
     """
     scores = -cost / blur
     rows, columns = torch.zeros_like(source), torch.zeros_like(target)

@@ -137,6 +137,7 @@ def arguments(about: str) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", help="variants whose name holds one of these words")
     parser.add_argument("--holdout", type=float, default=0.0, help="choose on training images")
+    parser.add_argument("--finished", action="store_true", help="run nothing, show what is there")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument(
         "--set",
@@ -151,10 +152,16 @@ def run_all(args: argparse.Namespace, variants: dict[str, Variant]) -> dict[str,
     """Run what --only names of the variants with every seed; their finished run directories."""
     names = [n for n in variants if not args.only or any(word in n for word in args.only)]
     folders = {(n, s): args.runs / args.what / f"{slug(n)}-{s}" for s in args.seeds for n in names}
-    jobs = [(settings_of(args, variants[n], s), str(f)) for (n, s), f in folders.items()]
-    with ProcessPoolExecutor(args.workers) as pool:
-        list(pool.map(run_one, jobs))
-    return {n: [folders[n, s] for s in args.seeds] for n in names}
+    if not args.finished:
+        jobs = [(settings_of(args, variants[n], s), str(f)) for (n, s), f in folders.items()]
+        with ProcessPoolExecutor(args.workers) as pool:
+            list(pool.map(run_one, jobs))
+    done = {n: [folders[n, s] for s in args.seeds if is_finished(folders[n, s])] for n in names}
+    return {n: runs for n, runs in done.items() if runs}
+
+
+def is_finished(run: Path) -> bool:
+    return (run / "result.json").is_file()
 
 
 def print_table(folders: dict[str, list[Path]], columns: dict[str, Any]) -> None:

@@ -106,11 +106,11 @@ class Hash(PromptPipeline):
         self.history = usage.UsageHistory(decisions, config.experts)
         self.register_buffer("penalties", torch.zeros(0, decisions, config.experts))
         self.register_buffer("meter", torch.zeros(6, dtype=torch.float64))
-        self.register_buffer("before", torch.zeros(0, 0, backbone.dim))
         self.penalties: Tensor  # (T, S, N) b_t, what each task was trained with
         self.meter: Tensor  # sums over training images, see diagnostics()
-        self.before: Tensor  # (N, T − 1, D) features under old routers before the pool moves
         if config.drift != "ignore":
+            self.register_buffer("before", torch.zeros(0, 0, backbone.dim))
+            self.before: Tensor  # (N, T − 1, D) features under old routers before the pool moves
             self.keeps = tuple(name for name in self.keeps if name != "prompted_stats.")
         self._routing: list[Routing] = []  # decisions of the last forward pass
         self._before: Tensor | None = None  # prompts before the optimiser's step

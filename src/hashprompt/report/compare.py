@@ -177,8 +177,11 @@ def cost_figure(comparison: Comparison) -> Figure:
         marker = MARKERS[number % len(MARKERS)]
         where = (row.parameters, accuracy.mean)
         axes.errorbar(*where, yerr=accuracy.std, color=colour, marker=marker, ls="", capsize=3)
-        axes.annotate(row.name, where, xytext=(6, 3), textcoords="offset points", fontsize=8)
-    axes.set_xscale("symlog", linthresh=1000)  # methods without prompts stand at zero
+        beside = (6, 3 if number % 2 else -9)  # in turn, for neighbours of equal height
+        axes.annotate(row.name, where, xytext=beside, textcoords="offset points", fontsize=8)
+    axes.set_xscale("symlog", linthresh=1000, linscale=0.5)  # methods without prompts are at zero
+    largest = max((row.parameters or 0 for row in comparison.rows), default=0)
+    axes.set_xticks([0, *(10**power for power in range(3, len(str(int(largest))) + 1))])
     axes.margins(x=0.15)
     return figure_of(axes)
 

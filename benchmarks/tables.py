@@ -16,8 +16,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 MOE = {"hdr": False, "hgm": False}
-# name -> (method, preset, options)
-VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+VARIANTS: dict[str, "Variant"] = {
     "fine-tuning (floor)": ("finetune", "paper", {}),
     "Gaussian head, no prompts, TAP": ("gaussian-head", "paper", {}),
     "Gaussian head, no prompts, discriminant": ("gaussian-head", "best", {}),
@@ -52,11 +51,14 @@ def run_one(job: tuple[dict[str, Any], str]) -> None:
     print(f"{result.metrics['FAA']:6.2f}  {out.name}", flush=True)
 
 
-def settings_of(args: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
+Variant = tuple[str, str, dict[str, Any]]  # method, preset, options
+
+
+def settings_of(args: argparse.Namespace, variant: Variant, seed: int) -> dict[str, Any]:
     """What `benchmark.plan` takes: the common setting, then the variant, then --set."""
     from hashprompt.methods.base import find_method
 
-    method, preset, own = VARIANTS[name]
+    method, preset, own = variant
     known = find_method(method)[1].model_fields
     options: dict[str, Any] = {"holdout": args.holdout}
     if args.what == "real":
@@ -64,8 +66,6 @@ def settings_of(args: argparse.Namespace, name: str, seed: int) -> dict[str, Any
             **{"batch_size": 64, "epochs": 8, "lr": 0.06, "prompt_length": 8},
             **{"align_lr": 0.05, "align_samples": 100},
         }
-        if preset == "paper":
-            training["schedule"] = "constant"
         options |= {
             **{"classes": 50, "tasks": 5, "train_per_class": 60, "test_per_class": 20},
             **{"order_seed": 1993 + seed, "image_size": 112},
@@ -128,8 +128,8 @@ def cell(name: str, values: list[float | None]) -> str:
     return f"{text} ± {stdev(known):.{digits}f}" if len(known) > 1 else text
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(about: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("what", choices=["embedded", "real"])
     parser.add_argument("--data", type=Path, help="npz with x_train, y_train, x_test, y_test")
     parser.add_argument("--weights", type=Path, help="ViT-Ti weights")
@@ -137,6 +137,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", help="variants whose name holds one of these words")
     parser.add_argument("--holdout", type=float, default=0.0, help="choose on training images")
+    parser.add_argument("--finished", action="store_true", help="run nothing, show what is there")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument(
         "--set",
@@ -144,19 +145,37 @@ def main() -> None:
         nargs="+",
         default=[],
     )
-    args = parser.parse_args()
-    names = [n for n in VARIANTS if not args.only or any(word in n for word in args.only)]
-    folders = {(n, s): args.runs / args.what / f"{slug(n)}-{s}" for s in args.seeds for n in names}
-    jobs = [(settings_of(args, n, s), str(folder)) for (n, s), folder in folders.items()]
-    with ProcessPoolExecutor(args.workers) as pool:
-        list(pool.map(run_one, jobs))
+    return parser.parse_args()
 
-    print("| variant | seeds | " + " | ".join(COLUMNS) + " |")
-    print("|---|---|" + "---|" * len(COLUMNS))
-    for name in names:
-        results = [json.loads((folders[name, s] / "result.json").read_text()) for s in args.seeds]
-        cells = [cell(c, [value(r) for r in results]) for c, value in COLUMNS.items()]
-        print(f"| {name} | {len(results)} | " + " | ".join(cells) + " |")
+
+def run_all(args: argparse.Namespace, variants: dict[str, Variant]) -> dict[str, list[Path]]:
+    """Run what --only names of the variants with every seed; their finished run directories."""
+    names = [n for n in variants if not args.only or any(word in n for word in args.only)]
+    folders = {(n, s): args.runs / args.what / f"{slug(n)}-{s}" for s in args.seeds for n in names}
+    if not args.finished:
+        jobs = [(settings_of(args, variants[n], s), str(f)) for (n, s), f in folders.items()]
+        with ProcessPoolExecutor(args.workers) as pool:
+            list(pool.map(run_one, jobs))
+    done = {n: [folders[n, s] for s in args.seeds if is_finished(folders[n, s])] for n in names}
+    return {n: runs for n, runs in done.items() if runs}
+
+
+def is_finished(run: Path) -> bool:
+    return (run / "result.json").is_file()
+
+
+def print_table(folders: dict[str, list[Path]], columns: dict[str, Any]) -> None:
+    print("| variant | seeds | " + " | ".join(columns) + " |")
+    print("|---|---|" + "---|" * len(columns))
+    for name, runs in folders.items():
+        results = [{**json.loads((r / "result.json").read_text()), "folder": str(r)} for r in runs]
+        cells = [cell(c, [value(r) for r in results]) for c, value in columns.items()]
+        print(f"| {name} | {len(results)} | " + " | ".join(cells) + " |", flush=True)
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    print_table(run_all(args, VARIANTS), COLUMNS)
 
 
 if __name__ == "__main__":

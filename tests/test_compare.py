@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from hashprompt.errors import UserError
-from hashprompt.report.compare import Stat, compare, compare_figure
+from hashprompt.report.compare import Stat, compare, compare_figure, cost_figure
 
 Make = Callable[..., Path]
 
@@ -209,3 +209,11 @@ def test_figure_draws_a_mean_and_a_band_per_group(make: Make) -> None:
     heights = band.get_paths()[0].vertices[:, 1]
     assert heights.max() == pytest.approx(90)
     assert heights.min() == pytest.approx(72 - 8**0.5)
+
+
+def test_cost_figure_puts_each_group_at_its_size_and_accuracy(make: Make) -> None:
+    comparison = compare([make("a0", 70), make("a1", 74, seed=1), make("b", 60, method="coda")])
+    axes = cost_figure(comparison).axes[0]
+    sizes = [row.parameters for row in comparison.rows]
+    assert [tuple(text.xy) for text in axes.texts] == [(sizes[0], 72), (sizes[1], 60)]
+    assert [text.get_text() for text in axes.texts] == ["hash (paper)", "coda (paper)"]

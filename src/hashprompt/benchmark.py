@@ -98,15 +98,15 @@ def plan(
     config_type = find_method(method)[1]
     # Another split of the same images has the same presets.
     about = "embedded" if stream in EMBEDDED else stream.removesuffix("-lamda")
-    suited = preset_options(method, preset, about)
-    own, cut, rest = split_options(options or {}, config_type, StreamOptions, RunOptions)
+    chosen = {**preset_options(method, preset, about), **(options or {})}
+    own, cut, rest = split_options(chosen, config_type, StreamOptions, RunOptions)
     return Plan(
         method,
         preset,
         _located(stream),
         _located(backbone),
         given.seed,
-        build(config_type, {**suited, **own}),
+        build(config_type, own),
         build(StreamOptions, cut),
         build(RunOptions, rest),
     )
@@ -169,6 +169,42 @@ def resume(folder: str | Path, quiet: bool = False) -> Result:
     folder = Path(folder)
     if (folder / "result.json").is_file():
         return load_result(folder)
+    planned, protocol = _stored_plan(folder)
+    parts = _prepare(planned)
+    _check_same(folder, protocol, parts[0])
+    return _carry_out(planned, folder, quiet, *parts)
+
+
+def evaluate(folder: str | Path, quiet: bool = False, **options: Any) -> dict[str, Any]:
+    """Test the learner of a finished run again, with other options of prediction.
+
+    For example ``eval_batch_size=1``, or ``align="discriminant"`` for a method that keeps
+    Gaussians. Nothing is trained and the run is not changed.
+
+    Returns:
+        `average` and `accuracy` per task after the last task, `task_inference`, and the rest of
+        what `after_task` of a result holds.
+    """
+    folder = Path(folder)
+    planned, protocol = _stored_plan(folder, options)
+    parts = _prepare(planned)
+    may_differ = {name for name in protocol if name in options} | {"legacy"}
+    _check_same(folder, {k: v for k, v in protocol.items() if k not in may_differ}, parts[0])
+    _, stream, backbone, method, fabric = parts
+    run_options, seed = planned.run_options, planned.seed
+    runner = Runner(method, stream, backbone, run_options, fabric, folder, seed, quiet)
+    try:
+        return runner.evaluate_again()
+    except KeyError as error:
+        raise UserError(
+            f"The learner in {folder} lacks what these options need: {error}"
+        ) from error
+
+
+def _stored_plan(
+    folder: Path, changes: Mapping[str, Any] | None = None
+) -> tuple[Plan, dict[str, Any]]:
+    """The plan of a run directory, and the protocol it began with."""
     try:
         stored = json.loads((folder / "config.json").read_text())
         values = {k: stored[k] for k in ("method", "stream", "backbone", "seed", "options")}
@@ -179,16 +215,17 @@ def resume(folder: str | Path, quiet: bool = False) -> Result:
         ) from error
     if stored.get("format", 0) > FORMAT:
         raise UserError(f"{folder} was made by a newer hashprompt; update to resume it.")
-    planned = plan(**values)
-    planned = replace(planned, preset=preset)
-    parts = _prepare(planned)
-    for name, value in protocol.items():
-        if parts[0][name] != value:
+    values["options"] = {**values["options"], **(changes or {})}
+    return replace(plan(**values), preset=preset), protocol
+
+
+def _check_same(folder: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
+    for name, value in then.items():
+        if now[name] != value:
             raise UserError(
-                f"Cannot resume {folder}: {name} is {str(parts[0][name])[:60]} now and was "
+                f"Cannot go on with {folder}: {name} is {str(now[name])[:60]} now and was "
                 f"{str(value)[:60]} when the run began. Restore the data or weights it began with."
             )
-    return _carry_out(planned, folder, quiet, *parts)
 
 
 def load_result(folder: str | Path) -> Result:

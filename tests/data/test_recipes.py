@@ -176,7 +176,7 @@ def test_recipes_have_the_values_of_their_code(transform: str, stream: str) -> N
 
 def test_hide_on_cifar_is_the_pipeline_of_its_code() -> None:
     image = photo(32, 32)
-    mean, std = RECIPES["hide-cifar"].statistics or ((), ())
+    mean, std = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
     reference = v2.Compose(
         [
             v2.RandomResizedCrop(SIZE, interpolation=v2.InterpolationMode.BICUBIC),

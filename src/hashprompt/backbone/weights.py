@@ -1,33 +1,42 @@
-"""Where the frozen weights come from: the embedded nano, a local file or a timm hub name."""
+"""Where the frozen weights come from: the embedded nano, a published name, or a local file."""
 
-import difflib
 import hashlib
 import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
 import timm
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
+from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import Tensor
 
+from hashprompt.backbone.catalogue import (
+    CATALOGUE,
+    HOW_TO_NAME,
+    NANO,
+    Checksum,
+    describe,
+    obtain,
+)
+from hashprompt.backbone.convert import FILE_TYPES, Weights, read_weights
+from hashprompt.backbone.hub import cached_models, timm_file
 from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError
 
-NANO = "nano"
-FILE_TYPES = (".safetensors", ".pth", ".pt", ".npz")
-HOW_TO_NAME = (
-    "Give `nano`, a timm name such as `vit_base_patch16_224.augreg_in21k`, a weights file "
-    f"({', '.join(FILE_TYPES)}), or `ARCHITECTURE@FILE`, e.g. `vit_tiny_patch16_224@tiny.pth`."
-)
 # Tensors that a frozen feature extractor does without.
-HEAD_PREFIXES = ("head.", "head_dist.", "fc_norm.", "pre_logits.", "mask_token")
+HEAD_PREFIXES = ("head.", "head_dist.", "fc_norm.", "pre_logits", "mask_token", "masked_embed")
+
+Normalize = Literal["weights", "imagenet", "half", "cifar", "none"]
+# Mean and deviation of each colour, for pixels in [0, 1].
+STATISTICS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "imagenet": (IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD),
+    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "cifar": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    "none": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+}
 
 
 @dataclass(frozen=True)
@@ -61,27 +70,23 @@ def load_backbone(name: str, image_size: int | None = None) -> LoadedBackbone:
         image_size: square input in pixels; the position table is resampled when it differs from
             the size the weights were made for.
     """
-    if name == NANO:
-        vit, config = _from_file(_nano_file(), None)
-    elif "@" in name or Path(name).suffix in FILE_TYPES:
-        architecture, _, file = name.rpartition("@")
-        vit, config = _from_file(Path(file), architecture or None)
-    else:
-        vit, config = _from_hub(name)
+    vit, config = _find(name)
     sha = weights_hash(vit)  # before resampling: the hash names the weights, not the input size
     size = _resize(vit, image_size)
-    preprocessing = Preprocessing(
-        size, tuple(config["mean"]), tuple(config["std"]), config.get("interpolation", "bicubic")
-    )
+    mean, std = tuple(config["mean"]), tuple(config["std"])
+    preprocessing = Preprocessing(size, mean, std, config.get("interpolation", "bicubic"))
     return LoadedBackbone(name, Backbone(vit), preprocessing, sha)
 
 
 def available_backbones() -> dict[str, str]:
-    """Backbones by name, with a sentence each, for listings."""
+    """Backbones by name, with a sentence each and where their files are, for listings."""
     return {
         NANO: "embedded: 6 blocks, width 128, 32 px, pretrained on drawings; a toy, no download",
-        "TIMM_NAME": "any timm ViT with a class token, downloaded from its hub on first use",
-        "FILE": "a local .safetensors, .pth or .npz file; architecture from the file or ARCH@FILE",
+        **dict(describe()),
+        **cached_models(),
+        "TIMM_NAME": "any timm ViT with a class token, with its tag; downloaded from its hub",
+        "NAME@FILE": "one of the above whose file you bring",
+        "FILE": f"a local file ({', '.join(FILE_TYPES)}); architecture from it, or ARCH@FILE",
     }
 
 
@@ -99,101 +104,62 @@ def _nano_file() -> Path:
     return Path(str(files("hashprompt") / "assets" / "nano.safetensors"))
 
 
-def _from_hub(name: str) -> tuple[VisionTransformer, dict[str, Any]]:
-    base = name.removeprefix("hf-hub:")
-    if base == name and not timm.is_model(name):
-        names = [NANO, *timm.list_models(module="vision_transformer")]
-        close = difflib.get_close_matches(name, names, n=4, cutoff=0.5)
-        hint = f" Did you mean {', '.join(f'`{n}`' for n in close)}?" if close else ""
-        raise UserError(f"Unknown backbone `{name}`. {HOW_TO_NAME}{hint}")
-    try:
-        vit = _create(name, pretrained=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise UserError(
-            f"Could not get the weights of `{name}`: {reason}. With a connection they come from "
-            "the hub; without one, put the file on this machine and pass "
-            f"`{base.split('.')[0]}@FILE`."
-        ) from error
-    return vit, dict(vit.pretrained_cfg)
+def _find(name: str) -> tuple[VisionTransformer, dict[str, Any]]:
+    """The model, and its preprocessing under the names of timm's configurations."""
+    if name == NANO:
+        return _from_file(_nano_file())
+    if "@" in name and not Path(name).is_file():
+        named, _, file = name.partition("@")
+        return _from_file(Path(file), named)
+    if name.endswith(FILE_TYPES):
+        return _from_file(Path(name))
+    path = obtain(name) if name in CATALOGUE else timm_file(name)
+    checksum = Checksum(path)
+    checksum.check()
+    found = _from_file(path, name)
+    checksum.record()
+    return found
 
 
-def _create(name: str, pretrained: bool = False) -> Any:
-    """A timm model without classifier (whose attributes timm does not type)."""
-    return timm.create_model(name, pretrained=pretrained, num_classes=0)
+def _create(name: str) -> Any:
+    """An empty timm model without classifier (whose attributes timm does not type)."""
+    return timm.create_model(name, num_classes=0)
 
 
-def _from_file(path: Path, architecture: str | None) -> tuple[VisionTransformer, dict[str, Any]]:
+def _from_file(path: Path, named: str | None = None) -> tuple[VisionTransformer, dict[str, Any]]:
+    """The model of a file.
+
+    Args:
+        path: any of ``FILE_TYPES``.
+        named: a name of the catalogue or a timm name; None to tell it from the file.
+    """
     if not path.is_file():
         raise UserError(f"No weights file at {path}. {HOW_TO_NAME}")
+    entry = CATALOGUE.get(named or "")
+    architecture = entry.architecture if entry else named
     if architecture is not None and not timm.is_model(architecture):
         raise UserError(f"`{architecture}` is not a timm architecture. {HOW_TO_NAME}")
-    if path.suffix == ".npz":
-        return _from_npz(path, architecture)
-    state, metadata = _read_state(path)
-    vit, config = _build(architecture, metadata, state, path)
-    _load_strictly(vit, state, path)
+    weights = read_weights(path)
+    vit, config = _build(architecture, weights, path)
+    load_strictly(vit, weights, path)
+    normalize = entry.normalize if entry else weights.normalize
+    if normalize is not None:
+        config["mean"], config["std"] = STATISTICS[normalize]
     return vit, config
 
 
-def _from_npz(path: Path, architecture: str | None) -> tuple[VisionTransformer, dict[str, Any]]:
-    """Google's original format, which timm reads; it never holds the architecture's name."""
-    if architecture is None:
-        raise UserError(f"An .npz file does not name its architecture. Pass ARCHITECTURE@{path}.")
-    vit = _create(architecture)
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            if "cls" not in stored:
-                raise KeyError("cls")
-        vit.load_pretrained(str(path))
-    except Exception as error:  # timm's reader fails in many ways on another architecture's file
-        raise UserError(
-            f"{path} does not hold weights of `{architecture}` in Google's ViT format "
-            f"({type(error).__name__}: {error})."
-        ) from error
-    return vit, dict(vit.pretrained_cfg)
-
-
-def _read_state(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    try:
-        if path.suffix == ".safetensors":
-            with safe_open(path, "pt") as handle:
-                metadata = handle.metadata() or {}
-            return load_file(path), metadata
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise UserError(_damaged(path, error)) from error
-    except Exception as error:  # the unpickler raises its own type for unsafe content
-        raise UserError(_damaged(path, error)) from error
-    for key in ("model", "state_dict"):
-        if isinstance(state, dict) and isinstance(state.get(key), dict):
-            state = state[key]
-    if not isinstance(state, dict) or not all(
-        isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()
-    ):
-        raise UserError(f"{path} is not a file of weights: expected a table of named tensors.")
-    return state, {}
-
-
-def _damaged(path: Path, error: Exception) -> str:
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    return (
-        f"{path} cannot be read as weights ({first}). It may be truncated, not a weights file, or "
-        "hold pickled code, which is never loaded. Get it again or convert it to safetensors."
-    )
-
-
 def _build(
-    architecture: str | None, metadata: dict[str, str], state: dict[str, Tensor], path: Path
+    architecture: str | None, weights: Weights, path: Path
 ) -> tuple[VisionTransformer, dict[str, Any]]:
     """An empty model for the file, from what the user said, the file says, or its shapes."""
+    metadata = weights.metadata
     if architecture is None and "architecture" in metadata:
         with suppress(ValueError, TypeError, KeyError):  # another program's idea of that field
             vit = VisionTransformer(**json.loads(metadata["architecture"]), num_classes=0)
             return vit, {key: json.loads(metadata[key]) for key in ("mean", "std")}
     name = architecture or metadata.get("arch", "").removeprefix("timm ").strip()
     if not name or not timm.is_model(name):
-        name = _architecture_of(state, path)
+        name = _architecture_of(weights.state, path)
     vit = _create(name)
     return vit, dict(vit.pretrained_cfg)
 
@@ -208,15 +174,16 @@ def _architecture_of(state: dict[str, Tensor], path: Path) -> str:
         if timm.is_model(name):
             return name
     raise UserError(
-        f"Cannot tell the architecture of {path} from its tensors. Pass ARCHITECTURE@{path}, e.g. "
-        f"vit_tiny_patch16_224@{path.name}."
+        f"Cannot tell the architecture of {path}: it does not name its architecture, and its "
+        f"tensors do not show it. Pass ARCHITECTURE@{path}, e.g. vit_tiny_patch16_224@{path.name}."
     )
 
 
-def _load_strictly(vit: VisionTransformer, state: dict[str, Tensor], path: Path) -> None:
-    state = {k: v for k, v in state.items() if not k.startswith(HEAD_PREFIXES)}
+def load_strictly(vit: VisionTransformer, weights: Weights, path: Path) -> None:
+    """Fill a model; every tensor but the classifier's must be in the file, and nothing else."""
     try:
-        state = {k: v.float() for k, v in checkpoint_filter_fn(state, vit).items()}
+        state = {k: v.float() for k, v in checkpoint_filter_fn(dict(weights.state), vit).items()}
+        state = {k: v for k, v in state.items() if not k.startswith(HEAD_PREFIXES)}
         result = vit.load_state_dict(state, strict=False)
     except (RuntimeError, KeyError, AttributeError) as error:
         lines = [line.strip() for line in str(error).splitlines()]
@@ -224,13 +191,25 @@ def _load_strictly(vit: VisionTransformer, state: dict[str, Tensor], path: Path)
             f"{path} holds the weights of another architecture: {'; '.join(lines[1:4] or lines)}. "
             "Name the right one as ARCHITECTURE@FILE."
         ) from error
-    missing, unexpected = result.missing_keys, result.unexpected_keys
+    missing = [k for k in result.missing_keys if not k.startswith(HEAD_PREFIXES)]
+    unexpected = [*result.unexpected_keys, *weights.unexpected]
     if missing or unexpected:
         raise UserError(
-            f"{path} does not fit: {len(missing)} tensors missing ({', '.join(missing[:3])}…), "
-            f"{len(unexpected)} unexpected ({', '.join(unexpected[:3])}…). Name the right "
+            f"{path} does not hold weights of {_title(vit)}: {len(missing)} tensors missing"
+            f"{_some(missing)}, {len(unexpected)} unexpected{_some(unexpected)}. Name the right "
             "architecture as ARCHITECTURE@FILE."
         )
+
+
+def _title(vit: VisionTransformer) -> str:
+    config = getattr(vit, "pretrained_cfg", None)
+    return f"`{config['architecture']}`" if config else "the architecture it names"
+
+
+def _some(names: list[str]) -> str:
+    """The names in brackets, the first twenty of a long list."""
+    more = [f"and {len(names) - 20} more"] if len(names) > 20 else []
+    return f" ({', '.join([*names[:20], *more])})" if names else ""
 
 
 def _resize(vit: VisionTransformer, image_size: int | None) -> int:

@@ -1,6 +1,7 @@
 """`hashprompt`: run, resume, report, compare, and lists of what there is."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 import yaml
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from hashprompt import benchmark
 from hashprompt.backbone import available_backbones
@@ -52,7 +53,9 @@ def run(
     ] = None,
     backbone: Annotated[
         str | None,
-        typer.Option("--backbone", "-b", help="`nano` (default), a timm name, FILE or ARCH@FILE."),
+        typer.Option(
+            "--backbone", "-b", help="See `backbones`, or FILE, NAME@FILE; default `nano`."
+        ),
     ] = None,
     preset: Annotated[
         str | None,
@@ -111,6 +114,24 @@ def resume(
 
 
 @app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(help="A finished run.")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="An option of prediction."),
+    ] = None,
+) -> None:
+    """Test the learner of a finished run again, e.g. with `--set eval_batch_size=1`."""
+    options = dict(_parse_setting(item) for item in set_ or [])
+    found = benchmark.evaluate(folder, quiet=True, **options)
+    table = Table("task", "accuracy, %")
+    for index, accuracy in enumerate(found["accuracy"]):
+        table.add_row(str(index + 1), f"{accuracy:.2f}")
+    console.print(table)
+    console.print(f"FAA {found['average']:.2f}", style="bold")
+
+
+@app.command()
 def report(folder: Annotated[Path, typer.Argument(help="A finished run.")]) -> None:
     """Write `report.html` and the figures of a run anew."""
     _say_report(benchmark.load_result(folder))
@@ -124,18 +145,20 @@ def compare(
     ] = False,
     markdown: Annotated[Path | None, typer.Option(help="Also write the table here.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Also draw accuracy over tasks here.")] = None,
+    cost: Annotated[Path | None, typer.Option(help="Also draw accuracy against size here.")] = None,
 ) -> None:
     """One table of several runs; runs that differ in the seed alone become mean ± deviation."""
     from hashprompt.report.compare import compare as compare_runs  # drawing is slow to import
-    from hashprompt.report.compare import compare_figure
+    from hashprompt.report.compare import compare_figure, cost_figure
     from hashprompt.report.figures import render
 
     table = compare_runs(folders, allow_mixed)
     console.print(table.to_rich())
     if markdown:
         write_atomically(markdown, table.to_markdown().encode())
-    if figure:
-        write_atomically(figure, render(lambda: compare_figure(table)) or b"")
+    for path, draw in ((figure, compare_figure), (cost, cost_figure)):
+        if path:
+            write_atomically(path, render(partial(draw, table)) or b"")
 
 
 @app.command()
@@ -165,14 +188,15 @@ def streams() -> None:
 
 @app.command()
 def backbones() -> None:
-    """List the frozen vision transformers."""
+    """List the frozen vision transformers: what is here, and what would be downloaded."""
     console.print(_listing("backbone", available_backbones()))
 
 
 def _listing(kind: str, rows: dict[str, str]) -> Table:
-    table = Table(kind, "what it is", box=None, pad_edge=False)
+    # Folded: a path that is too long for a line must come out whole.
+    table = Table(kind, Column("what it is", overflow="fold"), box=None, pad_edge=False)
     for name, text in rows.items():
-        table.add_row(f"[bold]{name}[/bold]", text)
+        table.add_row(f"[bold]{name}[/bold]", escape(text))
     return table
 
 

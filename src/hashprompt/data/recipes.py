@@ -8,26 +8,21 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from hashprompt.backbone.weights import Preprocessing
+from hashprompt.backbone.weights import STATISTICS, Normalize, Preprocessing
 from hashprompt.data.transforms import Augment, Colours, Views
 
 Transform = Literal["weights", "hide", "l2p", "coda", "cprompt", "evoprompt", "s-prompts", "cpg"]
-Statistics = tuple[tuple[float, ...], tuple[float, ...]]
-
-UNIT: Statistics = ((0.0,) * 3, (1.0,) * 3)  # pixels stay in [0, 1]
-CIFAR: Statistics = ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
-IMAGENET: Statistics = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CROP_OF_RESIZED = 224 / 256
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Window, centre, colours and statistics; statistics None are those of the weights."""
+    """Window, centre, colours and pixel statistics."""
 
     augment: Augment = "resized-crop"
     area: float = 0.08
     center: float = CROP_OF_RESIZED
-    statistics: Statistics | None = UNIT
+    normalize: Normalize = "none"
     colours: Colours | None = None
     by_image: bool = field(default=True, repr=False)
 
@@ -35,19 +30,19 @@ class Recipe:
 LIGHT = Colours(jitter=(63 / 255, 0, 0, 0))
 EVO = Colours(jitter=(0.4, 0.4, 0.4, 0.1), jitter_chance=0.5, grey_chance=0.2)
 RECIPES: dict[str, Recipe] = {
-    "weights": Recipe("crop", center=1.0, statistics=None, by_image=False),
+    "weights": Recipe("crop", center=1.0, normalize="weights", by_image=False),
     "hide": Recipe(area=0.05),
-    "hide-cifar": Recipe(statistics=CIFAR, colours=LIGHT),
+    "hide-cifar": Recipe(normalize="cifar", colours=LIGHT),
     "l2p": Recipe(area=0.05),
     "coda": Recipe(),
     "coda-cifar": Recipe(center=1.0),
     "cprompt": Recipe(),
-    "cprompt-cifar": Recipe(statistics=IMAGENET, colours=LIGHT),
+    "cprompt-cifar": Recipe(normalize="imagenet", colours=LIGHT),
     "evoprompt": Recipe(colours=EVO),
     "evoprompt-cifar": Recipe(colours=EVO, center=1.0),
-    "s-prompts": Recipe(statistics=IMAGENET),
-    "cpg": Recipe(statistics=None, colours=Colours(policy="imagenet")),
-    "cpg-cifar": Recipe(statistics=None, colours=Colours(policy="cifar10"), center=1.0),
+    "s-prompts": Recipe(normalize="imagenet"),
+    "cpg": Recipe(normalize="weights", colours=Colours(policy="imagenet")),
+    "cpg-cifar": Recipe(normalize="weights", colours=Colours(policy="cifar10"), center=1.0),
 }
 
 
@@ -66,11 +61,13 @@ def make_views(
     augment: Augment | None = None,
     area: float | None = None,
     center: float | None = None,
+    normalize: Normalize | None = None,
 ) -> Views:
     """The views of a recipe; values that are given take the place of the recipe's."""
     recipe = find_recipe(transform, stream)[1]
-    if recipe.statistics is not None:
-        mean, std = recipe.statistics
+    normalize = normalize or recipe.normalize
+    if normalize != "weights":
+        mean, std = STATISTICS[normalize]
         preprocessing = replace(preprocessing, mean=mean, std=std)
     return Views(
         preprocessing,

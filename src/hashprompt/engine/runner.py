@@ -25,7 +25,7 @@ from hashprompt.engine.progress import RunProgress
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
-from hashprompt.methods.base import Batch, Method, Phase, Prediction, Schedule
+from hashprompt.methods.base import Batch, Method, Phase, Prediction, learning_rate_factor
 from hashprompt.parts.growing import load_grown
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -87,7 +87,6 @@ class Runner:
             "after_task": [],
             "diagnostics": [],
             "timings": [],
-            "at_batch_size": {},
         }
         self._clock: dict[str, Any] = {}  # the entry of the log that time goes to
         self._since = self._saved_at = time.monotonic()
@@ -328,7 +327,7 @@ class Runner:
         asked = {"first_guess": False, "task": False}
         for done, task in enumerate(tasks):
             right = 0
-            for prediction, labels in self._predictions(task.test, self.options.eval_batch_size):
+            for prediction, labels in self._predictions(task.test):
                 right += int((prediction.logits.argmax(1) == labels).sum())
                 for name, truth in (("first_guess", labels), ("task", task.index)):
                     guess = getattr(prediction, name)
@@ -355,27 +354,27 @@ class Runner:
             told += f", task inference {share['task']:.1f} %"
         self.progress.say(told)
         self._clock["images"] += counts["images"]
-        if learned == len(self.tasks) - 1:
-            self._evaluate_in_other_batches()
         self.method.train()
 
-    def _evaluate_in_other_batches(self) -> None:
-        """The final average in batches of other sizes: the same, unless the method leaks."""
-        for size in self.options.also_eval_at:
-            shares = []
-            for task in self.stream.tasks:
-                right = sum(
-                    int((prediction.logits.argmax(1) == labels).sum())
-                    for prediction, labels in self._predictions(task.test, size)
-                )
-                shares.append(100 * right / len(task.test))
-            self.log["at_batch_size"][str(size)] = sum(shares) / len(shares)
+    def evaluate_again(self) -> dict[str, Any]:
+        """Test the learner of a finished run: the last entry of `after_task`, made anew."""
+        self._restore()
+        if self.position["task"] < len(self.tasks):
+            raise UserError(
+                f"This run is not finished. Go on with: hashprompt resume "
+                f"{self.checkpoints.folder.parent}"
+            )
+        with self.progress:
+            self._start_clock(len(self.tasks), "evaluate")
+            self._evaluate(len(self.tasks) - 1)
+        column = [row[-1] for row in self.log["accuracy"]]
+        return {**self.log["after_task"][-1], "accuracy": column}
 
     @torch.no_grad()
-    def _predictions(self, table: ImageTable, size: int) -> Iterator[tuple[Prediction, Tensor]]:
+    def _predictions(self, table: ImageTable) -> Iterator[tuple[Prediction, Tensor]]:
         """Predictions of a test set with its labels, a batch at a time (on every device all)."""
         plain = self.plain_features(table)
-        for rows in torch.arange(len(table)).split(size):
+        for rows in torch.arange(len(table)).split(self.options.eval_batch_size):
             self._check_stop()
             images = self.views.clean(table.images[rows].to(self.fabric.device))
             with self.fabric.autocast():
@@ -435,6 +434,9 @@ class Runner:
         self.position, self.log = state["position"], state["log"]
         self.backbone.model.passes.update(state["passes"])
         own = {k.removeprefix("method/"): v for k, v in tensors.items() if k.startswith("method/")}
+        if self.position["task"] == len(self.tasks):
+            # A finished learner may be asked with heads that need less of its state.
+            own = {k: v for k, v in own.items() if k in self.method.state_dict()}
         load_grown(self.method, own)
         self._leave_accumulators_to_first()
         return {k: v for k, v in tensors.items() if k.startswith("optimizer/")}
@@ -475,21 +477,6 @@ def merged(stream: Stream) -> TaskData:
     train = concatenate([task.train for task in stream.tasks])
     classes = tuple(sorted({c for task in stream.tasks for c in task.classes}))
     return TaskData(0, classes, train, train)
-
-
-def learning_rate_factor(
-    schedule: Schedule | Callable[[int, int], float], epoch: int, epochs: int
-) -> float:
-    """The rate of an epoch over the initial rate."""
-    if callable(schedule):
-        return schedule(epoch, epochs)
-    if schedule == "coda":  # CODA-Prompt's cosine: almost zero in the last epoch
-        return math.cos(0.495 * math.pi * epoch / max(epochs - 1, 1))
-    if schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
-    if schedule == "step":
-        return 0.1 ** (epoch // 30)
-    return 1.0
 
 
 def _optimizer_tensors(state: dict[str, Any]) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hashprompt.backbone.weights import Preprocessing
+from hashprompt.backbone.weights import Normalize, Preprocessing
 from hashprompt.data.recipes import Transform, describe_views, make_views
 from hashprompt.data.streams import Stream
 from hashprompt.data.transforms import Augment, Views
@@ -27,11 +27,13 @@ class RunOptions(Options):
     center: float | None = Field(
         None, gt=0, le=1, description="share kept by the clean centre crop; default: the same"
     )
+    normalize: Normalize | None = Field(
+        None,
+        description="pixel mean and deviation, `none` leaves them in [0, 1]; default: the "
+        "transform's",
+    )
     flip: bool | None = Field(None, description="mirror half of them; default: the stream's")
     eval_batch_size: int = Field(64, ge=1, description="images per step without gradients")
-    also_eval_at: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (), description="after the last task, evaluate in batches of these sizes too"
-    )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to compute")
     devices: int = Field(1, ge=1, description="how many devices share each batch")
     precision: Annotated[  # a bare 32 arrives as a number
@@ -42,7 +44,7 @@ class RunOptions(Options):
     def views(self, preprocessing: Preprocessing, stream: Stream) -> Views:
         """The views of a stream's images for a backbone."""
         flip = stream.flip if self.flip is None else self.flip
-        chosen = (self.augment, self.area, self.center)
+        chosen = (self.augment, self.area, self.center, self.normalize)
         return make_views(self.transform, stream.name, preprocessing, flip, *chosen)
 
     def describe_transform(self, preprocessing: Preprocessing, stream: Stream) -> dict[str, Any]:

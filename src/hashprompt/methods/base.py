@@ -1,5 +1,6 @@
 """The contract every method meets, and the registry of methods."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -91,7 +92,7 @@ class Method(nn.Module):
     """A continual learner. All its state is in parameters and registered buffers."""
 
     info: ClassVar[MethodInfo]
-    keeps: ClassVar[tuple[str, ...]] = ()  # state (by prefix) whose old rows never change
+    keeps: tuple[str, ...] = ()  # state (by prefix) whose old rows never change
     backbone: Backbone
 
     def __init__(self, config: MethodConfig, backbone: Backbone) -> None:
@@ -147,6 +148,21 @@ class Method(nn.Module):
         gates), `head`, `tii` (task inference by a network), `statistics` (of features).
         """
         raise NotImplementedError
+
+
+def learning_rate_factor(
+    schedule: Schedule | Callable[[int, int], float], epoch: int, epochs: int
+) -> float:
+    """The rate of an epoch over the initial rate."""
+    if callable(schedule):
+        return schedule(epoch, epochs)
+    if schedule == "coda":  # CODA-Prompt's cosine: almost zero in the last epoch
+        return math.cos(0.495 * math.pi * epoch / max(epochs - 1, 1))
+    if schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
+    if schedule == "step":
+        return 0.1 ** (epoch // 30)
+    return 1.0
 
 
 def blocks_of(layers: tuple[int, ...], backbone: Backbone) -> list[int]:

@@ -5,6 +5,7 @@ each image, and a modulator with a memory: experts that earlier tasks used most 
 penalty (HDR) and smaller updates (HGM).
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -16,6 +17,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, MethodInfo, Phase, TaskView, blocks_of, register
 from hashprompt.methods.pipeline import PromptConfig, PromptPipeline
 from hashprompt.parts import history as usage
+from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.pool import PromptPool
 from hashprompt.parts.router import RouterInit, Routers, Routing, choose
@@ -64,6 +66,12 @@ class HashConfig(PromptConfig):
     history_scale: Literal["normalised", "raw"] = Field(
         "normalised", description="counts with mean 1, or as they are, in smooth ψ and γ"
     )
+    drift: Literal["ignore", "shift", "affine"] = Field(
+        "ignore",
+        description="whether Gaussians of old classes follow the features as the pool moves: by "
+        "the shift, or the affine map, that images of the new task show",
+    )
+    drift_ridge: float = Field(0.1, gt=0, description="damping of the affine map")
     mask_inactive: bool = Field(
         False, description="experts that no image of the batch chose do not move at all"
     )
@@ -100,6 +108,10 @@ class Hash(PromptPipeline):
         self.register_buffer("meter", torch.zeros(6, dtype=torch.float64))
         self.penalties: Tensor  # (T, S, N) b_t, what each task was trained with
         self.meter: Tensor  # sums over training images, see diagnostics()
+        if config.drift != "ignore":
+            self.register_buffer("before", torch.zeros(0, 0, backbone.dim))
+            self.before: Tensor  # (N, T − 1, D) features under old routers before the pool moves
+            self.keeps = tuple(name for name in self.keeps if name != "prompted_stats.")
         self._routing: list[Routing] = []  # decisions of the last forward pass
         self._before: Tensor | None = None  # prompts before the optimiser's step
 
@@ -169,8 +181,37 @@ class Hash(PromptPipeline):
     def prompt_phases(self, task: TaskView) -> list[Phase]:
         (phase,) = super().prompt_phases(task)
         if self.config.hgm_mode == "sgd":
-            return [Phase(**{**vars(phase), "optimizer": "sgd"})]
-        return [phase]
+            phase = replace(phase, optimizer="sgd")
+        if self.config.drift == "ignore" or task.index == 0:
+            return [phase]
+        return [
+            Phase("drift-before", work=lambda: self._remember(task)),
+            phase,
+            Phase("drift-after", work=lambda: self._follow(task)),
+        ]
+
+    def _under_old_routers(self, task: TaskView) -> Tensor:
+        """Features of the new images under the routers of all old tasks, (N, T − 1, D)."""
+
+        def each(images: Tensor) -> Tensor:
+            tokens = self.backbone.embed(images)
+            routers = torch.arange(task.index, device=tokens.device)
+            return torch.stack([self.prompted(tokens, r.expand(len(tokens))) for r in routers], 1)
+
+        return task.map(each)
+
+    def _remember(self, task: TaskView) -> None:
+        self.before = self._under_old_routers(task).to(self.device)
+
+    def _follow(self, task: TaskView) -> None:
+        """Move the Gaussians of every old class as the new images moved under its router."""
+        after = self._under_old_routers(task).to(self.device)
+        ridge = self.config.drift_ridge if self.config.drift == "affine" else torch.inf
+        for old in range(task.index):
+            drift = Drift(self.before[:, old], after[:, old], ridge)
+            for cell in (self.cells.task == old).nonzero()[:, 0].tolist():
+                self.prompted_stats.move(cell, drift)
+        self.before = self.before[:0, :0]
 
     def _wtp_step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         losses = super()._wtp_step(batch, task)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import MethodInfo, TaskView, blocks_of, register
 from hashprompt.methods.pipeline import PromptConfig, PromptPipeline
-from hashprompt.parts.legacy import LegacyBatchwise, LegacyLayout, most_frequent, public_kv_layout
+from hashprompt.parts.legacy import LegacyBatchwise, LegacyLayout, most_frequent, prefixes
 from hashprompt.parts.slots import TaskSlots, uniform
 
 
@@ -62,10 +62,8 @@ class Hide(PromptPipeline):
         return torch.cat((self.prompts.frozen, current))[task]
 
     def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
-        chosen = self.select(task, len(tokens)).unbind(1)
-        if self.config.legacy_kv_layout:
-            chosen = tuple(public_kv_layout(prefix) for prefix in chosen)
-        return Injection(prefix=dict(zip(self.blocks, chosen, strict=True)))
+        chosen = self.select(task, len(tokens))
+        return Injection(prefix=prefixes(chosen, self.blocks, self.config.legacy_kv_layout))
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.prompts.current]

@@ -78,7 +78,7 @@ class Pipeline(Method):
     """Everything of the pipeline but the prompts themselves."""
 
     has_prompts: ClassVar[bool] = True
-    keeps: ClassVar[tuple[str, ...]] = ("cells.", "plain_stats.", "prompted_stats.")
+    keeps: tuple[str, ...] = ("cells.", "plain_stats.", "prompted_stats.")
     config: HeadsConfig
 
     def __init__(self, config: HeadsConfig, backbone: Backbone) -> None:

@@ -3,6 +3,7 @@
 A member of this family says how an image gets its prompts, and what else is minimised.
 """
 
+from collections.abc import Callable
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -53,6 +54,30 @@ class TuningConfig(TrainingConfig):
     def rate(self) -> float:
         return super().rate() if self.scale_lr else self.lr
 
+    def phase(
+        self,
+        step: Callable[[Batch], dict[str, Tensor]],
+        prompts: list[nn.Parameter],
+        head: list[nn.Parameter],
+        weight_decay: float,
+    ) -> Phase:
+        """Training of prompts and head by these options."""
+        rate = self.rate()
+        groups = [
+            {"params": prompts, "lr": rate, "weight_decay": weight_decay},
+            {"params": head, "lr": rate * self.head_lr_scale, "weight_decay": weight_decay},
+        ]
+        return Phase(
+            "train",
+            step=step,
+            groups=groups,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            optimizer=self.optimizer,
+            schedule=self.schedule,
+            clip=self.clip,
+        )
+
 
 class Prompted(NamedTuple):
     """What an image gets."""
@@ -100,22 +125,12 @@ class PromptTuning(Method):
         self.head.grow(max(task.classes) + 1)
 
     def phases(self, task: TaskView) -> list[Phase]:
-        config = self.config
-        rate, decay = config.rate(), {"weight_decay": config.weight_decay}
-        head = list(self.head.parameters())
         return [
-            Phase(
-                "train",
-                step=lambda batch: self._step(batch, task),
-                groups=[
-                    {"params": self.prompt_parameters(), "lr": rate, **decay},
-                    {"params": head, "lr": rate * config.head_lr_scale, **decay},
-                ],
-                epochs=config.epochs,
-                batch_size=config.batch_size,
-                optimizer=config.optimizer,
-                schedule=config.schedule,
-                clip=config.clip,
+            self.config.phase(
+                lambda batch: self._step(batch, task),
+                self.prompt_parameters(),
+                list(self.head.parameters()),
+                self.config.weight_decay,
             )
         ]
 

@@ -1,5 +1,7 @@
 """Which (task, class) pairs have been learned, in the order they came."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -32,7 +34,8 @@ class Cells(nn.Module):
         lookup[self.label[own]] = own
         return lookup[labels]
 
-    def to_classes(self, cell_scores: Tensor) -> Tensor:
-        """Log scores of cells (B, M) -> of classes (B, C): the best cell speaks for its class."""
+    def to_classes(self, cell_scores: Tensor, how: Literal["amax", "mean"] = "amax") -> Tensor:
+        """Log scores of cells (B, M) -> of classes (B, C): the best cell speaks, or all do."""
         out = cell_scores.new_full((len(cell_scores), self.classes), -torch.inf)
-        return out.scatter_reduce(1, self.label.expand_as(cell_scores), cell_scores, "amax")
+        index = self.label.expand_as(cell_scores)
+        return out.scatter_reduce(1, index, cell_scores, how, include_self=False)

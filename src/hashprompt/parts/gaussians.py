@@ -7,9 +7,10 @@ domain-incremental ones the same class has a cell in every domain.
 from typing import Literal
 
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
+from hashprompt.parts.centroids import k_means
+from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
 
 Storage = Literal["covariance", "variance", "multi-centroid", "low-rank"]
@@ -78,13 +79,12 @@ class ClassGaussians(nn.Module):
         grow_buffer(self, "rest", rest[None])
 
     def _add_centroids(self, features: Tensor) -> None:
-        count = min(self.centroids, len(features))
-        found = KMeans(count, n_init=1, random_state=0).fit(features.cpu().numpy())
+        found = k_means(features, self.centroids, starts=1)
         member = torch.from_numpy(found.labels_).to(features.device)
         centres = features.new_zeros(self.centroids, self.dim)
         spread = features.new_full((self.centroids, self.dim), JITTER)
         shares = features.new_zeros(self.centroids)
-        for k in range(count):
+        for k in range(found.n_clusters):
             rows = features[member == k]
             centres[k] = rows.mean(0)
             spread[k] += rows.var(0, unbiased=False)
@@ -92,6 +92,17 @@ class ClassGaussians(nn.Module):
         grow_buffer(self, "rest", centres[None])
         grow_buffer(self, "spread", spread[None])
         grow_buffer(self, "shares", shares[None])
+
+    def move(self, cell: int, drift: Drift) -> None:
+        """Let a cell follow a drift of the features. Diagonals stay: they only bound the rest."""
+        self.means[cell] = drift.points(self.means[cell])
+        if self.storage == "covariance":
+            once = drift.directions(self.spread[cell])  # Σ (I + W), then (I + W)ᵀ Σ (I + W)
+            self.spread[cell] = drift.directions(once.mT).mT
+        elif self.storage == "low-rank":
+            self.spread[cell] = drift.directions(self.spread[cell].mT).mT
+        elif self.storage == "multi-centroid":
+            self.rest[cell] = drift.points(self.rest[cell])
 
     def covariances(self) -> Tensor:
         """Dense covariance of every cell, (M, D, D)."""

@@ -3,6 +3,8 @@
 With either of them what is answered for an image depends on the images beside it in its batch.
 """
 
+from collections.abc import Sequence
+
 from pydantic import Field
 from torch import Tensor
 
@@ -37,6 +39,13 @@ def public_kv_layout(prefix: Tensor) -> Tensor:
         prefix: (B, 2, L, D) as each image should get it.
     """
     return prefix.transpose(0, 1).reshape(prefix.shape)
+
+
+def prefixes(chosen: Tensor, blocks: Sequence[int], public_layout: bool) -> dict[int, Tensor]:
+    """Block -> prefixes (B, 2, L, D), from those of all prompted blocks (B, blocks, 2, L, D)."""
+    each = chosen.unbind(1)
+    laid_out = map(public_kv_layout, each) if public_layout else each
+    return dict(zip(blocks, laid_out, strict=True))
 
 
 def most_frequent(chosen: Tensor) -> Tensor:

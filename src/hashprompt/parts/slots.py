@@ -29,6 +29,11 @@ class TaskSlots(nn.Module):
     def tasks(self) -> int:
         return len(self.frozen) + int(self.started)
 
+    def resize(self, shape: tuple[int, ...]) -> None:
+        """Before the first task: the shape, if it was not known earlier."""
+        self.current = nn.Parameter(self.current.new_empty(shape))
+        self.frozen = self.frozen.new_empty(0, *shape)
+
     def add(self, copy_last: bool) -> None:
         """Freeze the current slot and start that of the next task, as a copy or fresh."""
         if self.started:
@@ -42,6 +47,12 @@ class TaskSlots(nn.Module):
     def stacked(self) -> Tensor:
         """All slots, (T, …); only the newest has a gradient."""
         return torch.cat((self.frozen, self.current[None]))
+
+    def of(self, task: Tensor | None, count: int) -> Tensor:
+        """The slots (B, …) of images of the tasks (B,); the newest for `count` images if None."""
+        if task is None:
+            return self.current.expand(count, *self.current.shape)
+        return self.stacked()[task]
 
     def numbers(self) -> int:
         """How many numbers all slots hold."""

@@ -162,7 +162,27 @@ def compare_figure(comparison: Comparison) -> Figure:
             axes.fill_between(tasks, low, high, color=colour, alpha=0.2, lw=0)
     last = max((task for row in comparison.rows for task in row.curve), default=0)
     count_from_one(axes.xaxis, last + 1)
-    legend_below(axes, columns=1)
+    legend_below(axes, columns=1 if len(comparison.rows) <= 6 else 3)
+    return figure_of(axes)
+
+
+def cost_figure(comparison: Comparison) -> Figure:
+    """Final accuracy against the numbers that prompts and routers hold (Figure 1b of the paper)."""
+    axes = new_axes("Accuracy and size", "parameters of prompts and routers", "FAA (%)")
+    for number, row in enumerate(comparison.rows):
+        accuracy = row.metrics["FAA"]
+        if accuracy is None or row.parameters is None:
+            continue
+        colour = PALETTE[number % len(PALETTE)]
+        marker = MARKERS[number % len(MARKERS)]
+        where = (row.parameters, accuracy.mean)
+        axes.errorbar(*where, yerr=accuracy.std, color=colour, marker=marker, ls="", capsize=3)
+        beside = (6, 3 if number % 2 else -9)  # in turn, for neighbours of equal height
+        axes.annotate(row.name, where, xytext=beside, textcoords="offset points", fontsize=8)
+    axes.set_xscale("symlog", linthresh=1000, linscale=0.5)  # methods without prompts are at zero
+    largest = max((row.parameters or 0 for row in comparison.rows), default=0)
+    axes.set_xticks([0, *(10**power for power in range(3, len(str(int(largest))) + 1))])
+    axes.margins(x=0.15)
     return figure_of(axes)
 
 

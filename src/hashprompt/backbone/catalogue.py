@@ -1,0 +1,168 @@
+"""The checkpoints of the paper's tables by name, and where weights files are looked for."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from hashprompt.backbone.convert import FILE_TYPES
+from hashprompt.backbone.download import DownloadError, fetch, file_sha256
+from hashprompt.data.cache import cache_dir
+from hashprompt.errors import UserError
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A published file.
+
+    Args:
+        summary: what was trained, on what.
+        url: where its authors keep it.
+        suffix: of the file; its own name may be as plain as `checkpoint.pth`, so ours is NAME.
+        megabytes: computed from its layout (docs/backbones.md), not measured.
+        normalize: pixel statistics it was trained with, a key of ``STATISTICS``.
+        architecture: timm's name.
+    """
+
+    summary: str
+    url: str
+    suffix: str
+    megabytes: int
+    normalize: str
+    architecture: str = "vit_base_patch16_224"
+
+
+_IBOT = "https://lf3-nlp-opensource.bytetos.com/obj/nlp-opensource/archive/2022/ibot"
+_FACEBOOK = "https://dl.fbaipublicfiles.com"
+
+CATALOGUE: dict[str, Checkpoint] = {
+    "sup21k": Checkpoint(
+        "ViT-B/16, supervised on ImageNet-21k: Google's original, not AugReg, not fine-tuned",
+        url="https://storage.googleapis.com/vit_models/imagenet21k/ViT-B_16.npz",
+        suffix=".npz",
+        megabytes=413,
+        normalize="half",
+    ),
+    "ibot21k": Checkpoint(
+        "ViT-B/16, iBOT on ImageNet-21k, teacher",
+        url=f"{_IBOT}/vitb_16_pt22k/checkpoint.pth",
+        suffix=".pth",
+        megabytes=1533,
+        normalize="imagenet",
+    ),
+    "ibot1k": Checkpoint(
+        "ViT-B/16, iBOT on ImageNet-1k, teacher",
+        url=f"{_IBOT}/vitb_16/checkpoint_teacher.pth",
+        suffix=".pth",
+        megabytes=343,
+        normalize="imagenet",
+    ),
+    "dino1k": Checkpoint(
+        "ViT-B/16, DINO on ImageNet-1k",
+        url=f"{_FACEBOOK}/dino/dino_vitbase16_pretrain/dino_vitbase16_pretrain.pth",
+        suffix=".pth",
+        megabytes=343,
+        normalize="imagenet",
+    ),
+    "moco1k": Checkpoint(
+        "ViT-B/16, MoCo v3 on ImageNet-1k, 300 epochs",
+        url=f"{_FACEBOOK}/moco-v3/vit-b-300ep/vit-b-300ep.pth.tar",
+        suffix=".pth.tar",
+        megabytes=1733,
+        normalize="imagenet",
+    ),
+}
+
+NANO = "nano"
+HOW_TO_NAME = (
+    f"Give `nano`, one of {', '.join(f'`{name}`' for name in CATALOGUE)}, a timm name with its "
+    "tag such as `vit_base_patch16_224.augreg_in21k`, a weights file "
+    f"({', '.join(FILE_TYPES)}), or `ARCHITECTURE@FILE`, e.g. `vit_tiny_patch16_224@tiny.pth`."
+)
+
+
+def download_folder() -> Path:
+    """Where downloads go; a file put there by hand is as good."""
+    return cache_dir() / "weights"
+
+
+def find_file(name: str) -> Path | None:
+    """The file of a named backbone on this machine.
+
+    It is called like the backbone (`dino1k.pth`, `vit_small_patch16_224.dino.safetensors`), in
+    the folder that `HASHPROMPT_WEIGHTS` names or among the downloads.
+    """
+    chosen = os.environ.get("HASHPROMPT_WEIGHTS")
+    folders = [*([Path(chosen)] if chosen else []), download_folder()]
+    candidates = (folder / f"{name}{suffix}" for folder in folders for suffix in FILE_TYPES)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def obtain(name: str) -> Path:
+    """The file of a checkpoint of the catalogue, downloaded if it is not on this machine."""
+    path = find_file(name)
+    if path is None:
+        checkpoint = CATALOGUE[name]
+        path = download_folder() / f"{name}{checkpoint.suffix}"
+        try:
+            fetch(checkpoint.url, path)
+        except DownloadError as error:
+            raise UserError(unavailable(name, checkpoint.url, str(error), path.name)) from error
+    return path
+
+
+def unavailable(name: str, url: str, reason: str, file: str) -> str:
+    """The message for weights that did not come, with the ways to bring them oneself."""
+    return (
+        f"Could not get the weights of `{name}` from {url}: {reason}. Without a connection, bring "
+        f"that file to this machine and pass `{name}@FILE`; or save it as {file} in the folder "
+        f"that the environment variable HASHPROMPT_WEIGHTS names, or in {download_folder()}."
+    )
+
+
+class Checksum:
+    """The SHA-256 of a downloaded file, recorded when it is first used and compared ever after.
+
+    Upstream publishes none, so this cannot tell whether the first download was right; it tells
+    whether the file, or what the address serves, changed since. Files elsewhere are the user's.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._record = path.with_name(f"{path.name}.sha256")  # as `sha256sum` writes it
+        self._ours = path.parent == download_folder()
+
+    def check(self) -> None:
+        """Refuse a file that differs from the recorded one."""
+        if not (self._ours and self._record.is_file()):
+            return
+        recorded, found = self._record.read_text().partition(" ")[0], file_sha256(self._path)
+        if found != recorded:
+            raise UserError(
+                f"{self._path} is not the file that was first used under this name: its SHA-256 is "
+                f"{found}, {self._record.name} says {recorded}. Delete it to download it anew; if "
+                "it was published anew and you want that, delete both."
+            )
+
+    def record(self) -> None:
+        """Remember the file, which has just proved to be readable."""
+        if not self._ours or self._record.is_file():
+            return
+        temporary = self._record.with_suffix(f".{os.getpid()}.tmp")
+        with suppress(OSError):  # a cache that several people read and one of them fills
+            temporary.write_text(f"{file_sha256(self._path)}  {self._path.name}\n")
+            os.replace(temporary, self._record)
+
+
+def describe() -> Iterator[tuple[str, str]]:
+    """Every checkpoint of the catalogue: what it is, and its file here or what a download costs."""
+    for name, checkpoint in CATALOGUE.items():
+        path = find_file(name)
+        if path is None:
+            host = urlsplit(checkpoint.url).netloc
+            state = f"not here, about {checkpoint.megabytes} MB to download from {host}"
+        else:
+            state = f"here, {path.stat().st_size / 1e6:.0f} MB, {path}"
+        yield name, f"{checkpoint.summary} · {state}"

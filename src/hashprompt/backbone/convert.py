@@ -1,0 +1,193 @@
+"""Weights files of many programs, read without running their code, under timm's tensor names."""
+
+import argparse
+import pickle
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.serialization import safe_globals
+
+from hashprompt.errors import UserError
+
+FILE_TYPES = (".safetensors", ".pth", ".pt", ".npz", ".pth.tar")
+# What training programs store beside tensors and what runs no code when it is read: their
+# command line, and numbers that came out of NumPy (a learning rate in the optimiser's state).
+# NumPy's two module names are its versions before and after 2.0.
+_scalar = np.float64(0).__reduce__()[0]
+HARMLESS: list[Any] = [
+    argparse.Namespace,
+    np.dtype,
+    *(type(np.dtype(kind)) for kind in ("f4", "f8", "i4", "i8", "?")),
+    *((_scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
+]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a training program keeps the backbone in its checkpoint.
+
+    Args:
+        table: key of the tensors; "" for a file that is nothing but tensors.
+        prefix: what the names of the backbone's tensors start with.
+        others: starts of the names that belong to the rest of the training program.
+        normalize: pixel statistics the program is known to use.
+    """
+
+    table: str
+    prefix: str = ""
+    others: tuple[str, ...] = ()
+    normalize: str | None = None
+
+
+LAYOUTS = (  # the first that fits; `module.` of DistributedDataParallel is taken off before
+    Layout("teacher", "backbone.", ("head.",), "imagenet"),  # iBOT and DINO while training
+    Layout("state_dict", "base_encoder.", ("momentum_encoder.", "predictor."), "imagenet"),  # MoCo
+    Layout("state_dict"),  # iBOT's extracted backbones
+    Layout("model"),  # DeiT, and HiDe-Prompt's conversion of MoCo
+    Layout(""),  # DINO's extracted backbones, timm
+)
+
+_BLOCK = r"Transformer/encoderblock_(\d+)"
+GOOGLE_NAMES = (
+    (r"cls", "cls_token"),
+    (r"embedding", "patch_embed.proj"),
+    (r"(?:Transformer/posembed_input/)?pos_embedding", "pos_embed"),
+    (r"Transformer/encoder_norm", "norm"),
+    (rf"{_BLOCK}/LayerNorm_0", r"blocks.\1.norm1"),
+    (rf"{_BLOCK}/LayerNorm_[12]", r"blocks.\1.norm2"),
+    (rf"{_BLOCK}/MultiHeadDotProductAttention_[01]/(query|key|value)", r"blocks.\1.attn.\2"),
+    (rf"{_BLOCK}/MultiHeadDotProductAttention_[01]/out", r"blocks.\1.attn.proj"),
+    (rf"{_BLOCK}/MlpBlock_[03]/Dense_0", r"blocks.\1.mlp.fc1"),
+    (rf"{_BLOCK}/MlpBlock_[03]/Dense_1", r"blocks.\1.mlp.fc2"),
+    (r"(head|pre_logits)", r"\1"),
+)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What a file holds.
+
+    Args:
+        state: tensors under timm's names, the classifier's among them.
+        normalize: pixel statistics that its format implies.
+        metadata: of a safetensors file.
+        unexpected: names of which nothing is known.
+    """
+
+    state: dict[str, Tensor]
+    normalize: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    unexpected: tuple[str, ...] = ()
+
+
+def read_weights(path: Path) -> Weights:
+    """Read a file of one of ``FILE_TYPES``; its layout is told from its keys."""
+    try:
+        if path.suffix == ".safetensors":
+            with safe_open(path, "pt") as handle:
+                metadata = handle.metadata() or {}
+            return Weights(load_file(path), metadata=metadata)
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as stored:
+                return from_google({name: stored[name] for name in stored.files})
+        with safe_globals(HARMLESS):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # each format fails in its own ways on a file that is something else
+        raise UserError(_unreadable(path, error)) from error
+    return _from_checkpoint(content, path)
+
+
+def _from_checkpoint(content: Any, path: Path) -> Weights:
+    for layout in LAYOUTS:
+        table = _table(content, layout.table)
+        if all(name.startswith("module.") for name in table):
+            table = {name.removeprefix("module."): tensor for name, tensor in table.items()}
+        own = {name: tensor for name, tensor in table.items() if name.startswith(layout.prefix)}
+        if own:
+            state = {name.removeprefix(layout.prefix): tensor for name, tensor in own.items()}
+            unknown = (n for n in table if n not in own and not n.startswith(layout.others))
+            return Weights(state, layout.normalize, unexpected=tuple(unknown))
+    keys = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
+    raise UserError(
+        f"{path} is not a file of weights: expected a table of named tensors, alone or under "
+        f"`teacher`, `state_dict` or `model`; found {keys[:200]}."
+    )
+
+
+def _table(content: Any, key: str) -> dict[str, Tensor]:
+    """The named tensors under a key, or the whole content; empty where there are none."""
+    if key:
+        content = content.get(key) if isinstance(content, dict) else None
+    named = isinstance(content, dict) and all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in content.items()
+    )
+    return content if named else {}
+
+
+def from_google(arrays: Mapping[str, np.ndarray]) -> Weights:
+    """The layout of Google's JAX ViTs (`.npz`).
+
+    Kernels are (in, out), of attention (D, H, D/H) and back (H, D/H, D), of patches (P, P, 3, D).
+    """
+    prefix = next((p for p in ("opt/target/", "params/") if f"{p}cls" in arrays), "")
+    state: dict[str, Tensor] = {}
+    unexpected = []
+    for stored, array in arrays.items():
+        name = _google_name(stored.removeprefix(prefix)) if stored.startswith(prefix) else None
+        if name is not None:
+            state[name] = torch.from_numpy(_google_array(name, array))
+        elif not stored.startswith("opt/state/"):  # the optimiser's
+            unexpected.append(stored)
+    for name in [n for n in state if ".attn.query." in n]:
+        parts = [name.replace(".query.", f".{part}.") for part in ("query", "key", "value")]
+        if all(part in state for part in parts):
+            merged = torch.cat([state.pop(part) for part in parts])
+            state[name.replace(".query.", ".qkv.")] = merged
+    return Weights(state, "half", unexpected=tuple(unexpected))
+
+
+def _google_name(stored: str) -> str | None:
+    for pattern, name in GOOGLE_NAMES:
+        match = re.fullmatch(rf"{pattern}(?:/(?P<kind>kernel|scale|bias))?", stored)
+        if match:
+            kinds = {None: "", "bias": ".bias", "kernel": ".weight", "scale": ".weight"}
+            return match.expand(name) + kinds[match["kind"]]
+    return None
+
+
+def _google_array(name: str, array: np.ndarray) -> np.ndarray:
+    """An array in the shape of its timm tensor."""
+    if ".attn." in name and name.endswith(".bias"):
+        array = array.reshape(-1)
+    elif ".attn.proj." in name:
+        array = array.reshape(-1, array.shape[-1]).T
+    elif ".attn." in name:
+        array = array.reshape(array.shape[0], -1).T
+    elif array.ndim == 4:
+        array = array.transpose(3, 2, 0, 1)
+    elif array.ndim == 2:
+        array = array.T
+    return np.ascontiguousarray(array)
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    found = re.search(r"GLOBAL (\S+)", str(error))
+    if isinstance(error, pickle.UnpicklingError) and found:
+        return (
+            f"{path} holds `{found[1]}`: pickled code, which is never loaded. If you trust where "
+            "it comes from, take the tensors out with a script of your own that ends in "
+            "`safetensors.torch.save_file(tensors, 'FILE.safetensors')`; docs/backbones.md has one."
+        )
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return (
+        f"{path} cannot be read as weights ({first}). It may be truncated, not a weights file, or "
+        "hold pickled code, which is never loaded. Get it again or convert it to safetensors."
+    )

@@ -1,0 +1,67 @@
+"""timm's published weights, from the Hugging Face hub or from a file that was brought."""
+
+import difflib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import timm
+from huggingface_hub import (
+    constants,
+    get_hf_file_metadata,
+    hf_hub_download,
+    hf_hub_url,
+    scan_cache_dir,
+)
+from timm.models import get_pretrained_cfg
+
+from hashprompt.backbone.catalogue import CATALOGUE, HOW_TO_NAME, NANO, find_file, unavailable
+from hashprompt.backbone.download import TIMEOUT
+from hashprompt.errors import UserError
+
+
+def timm_file(name: str) -> Path:
+    """The file of a timm name, downloaded from its hub if it is not on this machine."""
+    architecture = name.partition(".")[0]
+    if not timm.is_model(architecture):
+        names = [NANO, *CATALOGUE, *timm.list_models(module="vision_transformer")]
+        close = difflib.get_close_matches(name, names, n=4, cutoff=0.5)
+        hint = f" Did you mean {', '.join(f'`{n}`' for n in close)}?" if close else ""
+        raise UserError(f"Unknown backbone `{name}`. {HOW_TO_NAME}{hint}")
+    published = timm.list_pretrained(f"{architecture}.*")
+    if name not in published:
+        # Without a tag timm takes the newest; one name has stood for three `21k` that way.
+        choice = published or difflib.get_close_matches(name, timm.list_pretrained("vit_*"), n=5)
+        raise UserError(
+            f"`{name}` does not say which weights: a timm name needs its tag. Choose one of "
+            f"{', '.join(f'`{n}`' for n in choice)}."
+        )
+    config = get_pretrained_cfg(name)
+    return find_file(name) or _hub_file(name, (config and config.hf_hub_id) or f"timm/{name}")
+
+
+def _hub_file(name: str, repository: str, file: str = "model.safetensors") -> Path:
+    """A file of the hub, from its own cache or downloaded."""
+    endpoint = os.environ.get("HF_ENDPOINT")
+    with suppress(OSError):  # not in the cache
+        return Path(hf_hub_download(repository, file, local_files_only=True))
+    url = hf_hub_url(repository, file, endpoint=endpoint)
+    try:
+        # The client tries for half a minute where there is no connection; this asks once.
+        get_hf_file_metadata(url, timeout=TIMEOUT)
+        return Path(hf_hub_download(repository, file, endpoint=endpoint))
+    except Exception as error:  # its versions build on other web clients with other errors
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise UserError(unavailable(name, url, reason, f"{name}.safetensors")) from error
+
+
+def cached_models() -> dict[str, str]:
+    """timm's models in the hub's cache, with their sizes, for listings."""
+    with suppress(Exception):  # no cache yet, or one that another version made
+        repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
+        return {
+            repo.repo_id.removeprefix("timm/"): f"timm · here, {repo.size_on_disk / 1e6:.0f} MB"
+            for repo in sorted(repositories, key=lambda repo: repo.repo_id)
+            if repo.repo_id.startswith("timm/") and repo.size_on_disk
+        }
+    return {}

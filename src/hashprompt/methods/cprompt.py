@@ -1,0 +1,188 @@
+"""CPrompt: prompts of each task, trained under what testing will bring.
+
+Gao et al., CVPR 2024. At test time all classifiers compete, and the chosen prompts may be those of
+another task; so the prompts train against old classifiers (CCL), and the classifier trains under
+the prompts of any task (PCL).
+"""
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import (
+    Batch,
+    Method,
+    MethodInfo,
+    Phase,
+    Prediction,
+    Schedule,
+    TaskView,
+    blocks_of,
+    register,
+)
+from hashprompt.methods.tuning import TuningConfig
+from hashprompt.parts.cells import Cells
+from hashprompt.parts.keys import cosine
+from hashprompt.parts.orthogonal import orthogonal_to
+from hashprompt.parts.rows import ClassRows, TaskClassifiers
+from hashprompt.parts.slots import TaskSlots, uniform
+
+
+class CPromptConfig(TuningConfig):
+    """Options of CPrompt."""
+
+    batch_size: int = Field(16, ge=1, description="images per step")
+    epochs: int = Field(18, ge=1, description="epochs on each task")
+    lr: float = Field(0.01, gt=0, description="rate of prompts and keys")
+    scale_lr: bool = Field(False, description="whether rates are multiplied by batch_size/256")
+    schedule: Schedule = Field("cosine", description="of the rate")
+    optimizer: Literal["adam", "sgd"] = Field("sgd", description="sgd has momentum 0.9")
+    weight_decay: float = Field(5e-4, ge=0, description="of everything that is trained")
+    clip: float | None = Field(None, gt=0, description="largest gradient norm")
+    layers: tuple[int, ...] = Field((1, 6), description="blocks before which prompts join")
+    prompt_length: int = Field(50, ge=1, description="tokens of each of these prompts")
+    consistency: float = Field(1.0, ge=0, description="α, weight of classifier consistency")
+    smoothing: float = Field(
+        1.2, ge=1, description="τ: temperature of an old classifier that must not win"
+    )
+    margin: float = Field(0.0, description="lead of the new classifier that is enough")
+
+
+@register("cprompt", CPromptConfig)
+class CPrompt(Method):
+    """Task prompts found by class keys, with a classifier for each task."""
+
+    info = MethodInfo(
+        "CPrompt",
+        "prompts per task, trained with all classifiers and all prompts",
+        "CVPR 2024",
+        scenarios=("class",),
+    )
+    keeps = (
+        "cells.",
+        "prompts.frozen",
+        "keys.frozen",
+        "classifiers.weight.frozen",
+        "classifiers.bias.frozen",
+    )
+    config: CPromptConfig
+
+    def __init__(self, config: CPromptConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        self.config = config
+        self.blocks = blocks_of(config.layers, backbone)
+        dim = backbone.dim
+        shape = (len(self.blocks), config.prompt_length, dim)
+        self.cells = Cells()
+        self.prompts = TaskSlots(shape, uniform(1 / math.sqrt(dim)))
+        self.keys = ClassRows(dim)
+        self.classifiers = TaskClassifiers(dim)  # w_1 … w_t
+        self.auxiliary = TaskClassifiers(dim)  # of the current task; it shapes the prompts alone
+
+    def begin_task(self, task: TaskView) -> None:
+        count = len(task.classes)
+        self.cells.add(task.index, task.classes)
+        self.prompts.add(copy_last=True)
+        self.keys.add(orthogonal_to(self.keys.joined().detach()[None], count)[0])
+        self.classifiers.add(count)
+        self.auxiliary = TaskClassifiers(self.backbone.dim)
+        self.auxiliary.add(count)
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        heads = [
+            rows.current
+            for classifier in (self.classifiers, self.auxiliary)
+            for rows in (classifier.weight, classifier.bias)
+        ]
+        return [
+            self.config.phase(
+                lambda batch: self._step(batch, task),
+                [self.prompts.current, self.keys.current],
+                heads,
+                self.config.weight_decay,
+            )
+        ]
+
+    def end_task(self, task: TaskView) -> None:
+        self.auxiliary = TaskClassifiers(self.backbone.dim).to(self.device)  # no longer needed
+
+    def features(self, tokens: Tensor, task: Tensor) -> Tensor:
+        """CLS before the final norm, (B, D), under the prompts of the tasks (B,)."""
+        chosen = self.prompts.stacked()[task].unbind(1)
+        inject = Injection(tokens=dict(zip(self.blocks, chosen, strict=True)))
+        return self.backbone.encode(tokens, inject, norm=False)
+
+    def key_scores(self, tokens: Tensor) -> Tensor:
+        """Cosines (B, C) of the plain CLS before the final norm with all class keys."""
+        with torch.no_grad():
+            query = self.backbone.encode(tokens, norm=False)
+        return cosine(query, self.keys.joined())
+
+    def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
+        tokens = self.backbone.embed(batch.inputs)
+        cell = self.cells.of(batch.labels, task.index)
+        own = self.cells.task == task.index
+        local = cell - len(self.keys.frozen)  # place in the task's own classifiers
+
+        now = torch.full_like(cell, task.index)
+        features = self.features(tokens, now)
+        losses = {"auxiliary": F.cross_entropy(self.auxiliary(features), local)}
+        if task.index and self.config.consistency:
+            ccl = classifier_consistency(
+                self.classifiers(features),
+                self.cells.task,
+                self.config.smoothing,
+                self.config.margin,
+            )
+            losses["ccl"] = self.config.consistency * ccl
+        losses["keys"] = F.cross_entropy(self.key_scores(tokens), cell)
+        drawn = torch.randint(task.index + 1, cell.shape, device=cell.device)
+        logits = self.classifiers(self.features(tokens, drawn))[:, own]
+        losses["pcl"] = F.cross_entropy(logits, local)
+        return losses
+
+    def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
+        tokens = self.backbone.embed(images)
+        best = self.key_scores(tokens).argmax(1)  # `plain` went through the final norm
+        task = self.cells.task[best]
+        logits = self.classifiers(self.features(tokens, task))
+        return Prediction(self.cells.to_classes(logits), task, self.cells.label[best])
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "prompts": self.prompts.numbers(),
+            "routers": self.keys.joined().numel(),
+            "head": self.classifiers.numbers(),
+            "tii": 0,
+            "statistics": 0,
+        }
+
+
+def classifier_consistency(
+    logits: Tensor, tasks: Tensor, smoothing: float, margin: float
+) -> Tensor:
+    """CCL: where an old classifier is as sure as the new one, its answer is made smoother.
+
+    The mean over old tasks k of H(softmax(z_k / τ), softmax(z_k)), the first of which is a
+    constant. τ is 1 (and so the gradient nothing) for images with max z_t > max z_k + margin.
+
+    Args:
+        logits: (B, C) of all classifiers.
+        tasks: (C,) task of each output; the largest is the current one.
+        smoothing: τ of the other images.
+        margin: lead of the new classifier that is enough.
+    """
+    current = int(tasks.max())
+    new = logits[:, tasks == current].amax(1)
+    terms = []
+    for k in range(current):
+        old = logits[:, tasks == k]
+        ahead = new > old.amax(1) + margin
+        temperature = torch.where(ahead, 1.0, smoothing)[:, None]
+        terms.append(F.cross_entropy(old, (old / temperature).softmax(1).detach()))
+    return torch.stack(terms).mean()

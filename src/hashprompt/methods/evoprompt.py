@@ -1,0 +1,304 @@
+"""EvoPrompt: small networks that write the prompts, fused with what they were before each task.
+
+Kurniawan et al., AAAI 2024. After a task the memory that was trained on it (working) is aligned by
+optimal transport with the memory before it (reference), and the two are averaged node by node:
+nodes that matter to the new task move further.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.errors import UserError
+from hashprompt.methods.base import (
+    Batch,
+    MethodInfo,
+    Phase,
+    Prediction,
+    TaskView,
+    blocks_of,
+    parameter_count,
+    register,
+)
+from hashprompt.methods.tuning import Prompted, PromptTuning, TuningConfig
+from hashprompt.parts.cells import Cells
+from hashprompt.parts.growing import grow_buffer
+from hashprompt.parts.slots import uniform
+from hashprompt.parts.transport import TINY, Solver, transport_plan
+
+# Buffers that are empty between tasks: attributions to the task, and the memory before it.
+OF_ONE_TASK = ("fresh_hidden", "fresh_output", "reference_inner", "reference_outer")
+
+
+class EvoPromptConfig(TuningConfig):
+    """Options of EvoPrompt."""
+
+    batch_size: int = Field(64, ge=1, description="images per step")
+    epochs: int = Field(20, ge=1, description="epochs of prompts and head on each task")
+    lr: float = Field(0.005, gt=0, description="rate of the memory")
+    scale_lr: bool = Field(False, description="whether rates are multiplied by batch_size/256")
+    layers: tuple[int, ...] | None = Field(None, description="prompted blocks; default: all")
+    prompt_length: int = Field(5, ge=1, description="tokens that join before each block")
+    hidden: int = Field(16, ge=1, description="hidden nodes of each block's network")
+    subspace: int = Field(
+        4, ge=1, description="width of the pieces in which rows for new classes are composed"
+    )
+    temperature: float = Field(0.05, gt=0, description="of the likeness of classes in a piece")
+    fusion: float = Field(0.5, ge=0, le=1, description="α: mean step from reference to working")
+    transport: Solver = Field("exact", description="exact plan, or one blurred by entropy")
+    blur: float = Field(0.01, gt=0, description="of the sinkhorn plan")
+
+
+class PromptMemory(nn.Module):
+    """A network without biases for each of K prompted blocks: query -> ReLU -> L tokens.
+
+    Args:
+        blocks: K.
+        hidden: H.
+        length: L.
+        dim: D.
+    """
+
+    def __init__(self, blocks: int, hidden: int, length: int, dim: int) -> None:
+        super().__init__()
+        inner, outer = torch.empty(blocks, hidden, dim), torch.empty(blocks, length * dim, hidden)
+        self.inner = nn.Parameter(uniform(1 / math.sqrt(dim))(inner))
+        self.outer = nn.Parameter(uniform(1 / math.sqrt(hidden))(outer))
+
+    def forward(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden nodes (B, K, H) and output nodes (B, K, L·D) for queries (B, D)."""
+        hidden = torch.einsum("bd,khd->bkh", query, self.inner).relu()
+        return hidden, torch.einsum("bkh,koh->bko", hidden, self.outer)
+
+
+@register("evoprompt", EvoPromptConfig)
+class EvoPrompt(PromptTuning):
+    """Prompts written by a memory that evolves from task to task."""
+
+    info = MethodInfo(
+        "EvoPrompt", "networks that write prompts, fused over tasks by transport", "AAAI 2024"
+    )
+    keeps = ("cells.", "prototypes")
+    config: EvoPromptConfig
+
+    def __init__(self, config: EvoPromptConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        if backbone.dim % config.subspace:
+            raise UserError(f"subspace={config.subspace} must divide the width {backbone.dim}.")
+        self.blocks = blocks_of(config.layers or tuple(range(1, backbone.depth + 1)), backbone)
+        self.memory = PromptMemory(
+            len(self.blocks), config.hidden, config.prompt_length, backbone.dim
+        )
+        self.cells = Cells()
+        self.register_buffer("prototypes", torch.zeros(0, backbone.dim))
+        self.prototypes: Tensor  # (M, D) mean plain feature of every cell
+        # How much each node matters to the tasks before, (K, H) and (K, L·D).
+        inner, outer = self.memory.inner.detach(), self.memory.outer.detach()
+        self.register_buffer("known_hidden", torch.zeros_like(inner[..., 0]))
+        self.register_buffer("known_output", torch.zeros_like(outer[..., 0]))
+        for name in OF_ONE_TASK:
+            self.register_buffer(name, torch.zeros(0))
+        self.known_hidden: Tensor
+        self.known_output: Tensor
+        self.fresh_hidden: Tensor
+        self.fresh_output: Tensor
+        self.reference_inner: Tensor
+        self.reference_outer: Tensor
+
+    def begin_task(self, task: TaskView) -> None:
+        self.cells.add(task.index, task.classes)
+        self.head.grow(len(self.cells.task))
+        self.reference_inner = self.memory.inner.detach().clone()
+        self.reference_outer = self.memory.outer.detach().clone()
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        align = [Phase("align", work=self._align)] if task.index else []
+        return [
+            Phase("prototypes", work=lambda: self._compose_head(task)),
+            *super().phases(task),
+            Phase("attribution", work=lambda: self._attribute(task)),
+            *align,
+            Phase("fuse", work=lambda: self._fuse(first=task.index == 0)),
+        ]
+
+    # Training and prediction. --------------------------------------------------------------
+
+    def query(self, tokens: Tensor) -> Tensor:
+        """Plain CLS before the final norm, (B, D)."""
+        with torch.no_grad():
+            return self.backbone.encode(tokens, norm=False)
+
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+        _, written = self.memory(query)
+        of_blocks = written.unflatten(2, (-1, self.backbone.dim)).unbind(1)
+        return Prompted(Injection(tokens=dict(zip(self.blocks, of_blocks, strict=True))), {})
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        return list(self.memory.parameters())
+
+    def allowed(self, task: TaskView) -> Tensor:
+        return self.cells.task == task.index
+
+    def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
+        cells = self.cells.of(batch.labels, task.index)
+        return super()._step(Batch(batch.inputs, cells), task)
+
+    def _classify(self, tokens: Tensor, query: Tensor) -> Tensor:
+        """Logits (B, C); a class of several domains gets the mean of its outputs."""
+        inject = self.prompt(tokens, query, training=False).inject
+        return self.cells.to_classes(self.head(self.features(tokens, inject)), "mean")
+
+    def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
+        tokens = self.backbone.embed(images)
+        return Prediction(self._classify(tokens, self.query(tokens)))  # `plain` is normed
+
+    # What happens around a task. -----------------------------------------------------------
+
+    def _compose_head(self, task: TaskView) -> None:
+        """Prototypes of the new cells; their rows of the head are composed of older ones."""
+        features, old = task.features(), len(self.prototypes)
+        new = torch.stack([features[task.labels == label].mean(0) for label in task.classes])
+        if old:
+            config, rows = self.config, self.head.weight.data
+            rows[old:] = compose(
+                new.to(rows), self.prototypes, rows[:old], config.subspace, config.temperature
+            )
+        grow_buffer(self, "prototypes", new)
+
+    def _attribute(self, task: TaskView) -> None:
+        """Mean activation of every node over the training images that are classified rightly."""
+
+        def look(images: Tensor) -> Tensor:
+            tokens = self.backbone.embed(images)
+            query = self.query(tokens)
+            answer = self._classify(tokens, query).argmax(1, keepdim=True)
+            return torch.cat((query.float(), answer), 1)
+
+        seen = task.map(look)
+        query, right = seen[:, :-1], seen[:, -1] == task.labels
+        # No image right: no node matters to this task.
+        count = right.sum().clamp(min=1)
+        totals = [torch.zeros_like(self.known_hidden), torch.zeros_like(self.known_output)]
+        with torch.no_grad():
+            for part in query[right].split(64):
+                for total, nodes in zip(totals, self.memory(part), strict=True):
+                    total += nodes.relu().sum(0)
+        self.fresh_hidden, self.fresh_output = (total / count for total in totals)
+
+    def _align(self) -> None:
+        """The working memory and its attributions, rearranged to fit the reference."""
+        memory, config = self.memory, self.config
+        for k in range(len(self.blocks)):
+            reference = self.reference_inner[k], self.reference_outer[k]
+            working = memory.inner.data[k], memory.outer.data[k]
+            hidden, output = plans(*working, *reference, config.transport, config.blur)
+            memory.inner.data[k] = hidden.T @ working[0]
+            memory.outer.data[k] = output.T @ working[1] @ hidden
+            self.fresh_hidden[k] = self.fresh_hidden[k] @ hidden
+            self.fresh_output[k] = self.fresh_output[k] @ output
+
+    def _fuse(self, first: bool) -> None:
+        """A memory between reference and working one; what mattered so far is remembered."""
+        memory, share = self.memory, self.config.fusion
+        hidden = self.fresh_hidden, self.known_hidden
+        output = self.fresh_output, self.known_output
+        if not first:
+            memory.inner.data = fuse(self.reference_inner, memory.inner.data, *hidden, share)
+            memory.outer.data = fuse(self.reference_outer, memory.outer.data, *output, share)
+        self.known_hidden, self.known_output = torch.maximum(*hidden), torch.maximum(*output)
+        for name in OF_ONE_TASK:
+            setattr(self, name, torch.zeros(0, device=self.device))
+
+    def sizes(self) -> dict[str, int]:
+        statistics = parameter_count(self.prototypes, self.known_hidden, self.known_output)
+        prompts = parameter_count(self.memory)
+        return {**super().sizes(), "prompts": prompts, "statistics": statistics}
+
+
+def compose(new: Tensor, old: Tensor, rows: Tensor, subspace: int, temperature: float) -> Tensor:
+    """Rows for new classes, each piece an average of the old rows of classes alike in that piece.
+
+    Args:
+        new: (N, D) prototypes of new classes.
+        old: (M, D) prototypes of old classes.
+        rows: (M, D) of the old classes.
+        subspace: S, width of a piece; likeness is the cosine there.
+        temperature: of the softmax over old classes.
+
+    Returns:
+        (N, D).
+    """
+    new, old, rows = (x.unflatten(1, (-1, subspace)) for x in (new, old, rows))  # (…, D/S, S)
+    likeness = torch.einsum("nps,mps->pnm", F.normalize(new, dim=2), F.normalize(old, dim=2))
+    return torch.einsum("pnm,mps->nps", (likeness / temperature).softmax(2), rows).flatten(1)
+
+
+def plans(
+    inner: Tensor,
+    outer: Tensor,
+    reference_inner: Tensor,
+    reference_outer: Tensor,
+    solver: Solver = "exact",
+    blur: float = 0.01,
+) -> tuple[Tensor, Tensor]:
+    """Which working nodes make up each reference node: hidden (H, H) and output (O, O).
+
+    Columns sum to 1. Hidden nodes are matched first; output nodes are compared when their weights
+    already belong to the hidden nodes of the reference.
+
+    Args:
+        inner: (H, D) of the working memory.
+        outer: (O, H) of the working memory.
+        reference_inner: (H, D).
+        reference_outer: (O, H).
+        solver: how transport is computed.
+        blur: of the sinkhorn plan.
+    """
+    hidden = transport_plan(
+        squared_distance(inner, reference_inner), mass(inner), mass(reference_inner), solver, blur
+    )
+    hidden = (hidden / hidden.sum(0)).to(inner)
+    output = transport_plan(
+        squared_distance(outer @ hidden, reference_outer),
+        mass(outer),
+        mass(reference_outer),
+        solver,
+        blur,
+    )
+    return hidden, (output / output.sum(0)).to(outer)
+
+
+def mass(rows: Tensor) -> Tensor:
+    """Share (n,) of each row in the absolute sum of a matrix (n, d)."""
+    norms = rows.double().abs().sum(1) + TINY
+    return norms / norms.sum()
+
+
+def squared_distance(rows: Tensor, others: Tensor) -> Tensor:
+    """Squared distances (n, m) of rows (n, d) and (m, d) at unit length."""
+    rows, others = F.normalize(rows.double(), dim=1), F.normalize(others.double(), dim=1)
+    return torch.cdist(rows, others).square()
+
+
+def min_max(values: Tensor) -> Tensor:
+    """Values (K, n) brought to 0 … 1 in each row."""
+    low, high = values.amin(1, keepdim=True), values.amax(1, keepdim=True)
+    return (values - low) / (high - low).clamp(min=TINY)
+
+
+def fuse(reference: Tensor, working: Tensor, fresh: Tensor, known: Tensor, share: float) -> Tensor:
+    """θ = θ_ref + w ⊙ (θ − θ_ref), with w = α + α · (fresh − known) for each node.
+
+    Args:
+        reference: (K, n, d) weights into n nodes, before the task.
+        working: (K, n, d) after it, aligned.
+        fresh: (K, n) how much nodes matter to the task; scaled to 0 … 1 here.
+        known: (K, n) the same for the tasks before.
+        share: α.
+    """
+    step = share + share * (min_max(fresh) - min_max(known))
+    return reference + step[..., None] * (working - reference)

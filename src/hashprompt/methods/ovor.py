@@ -1,0 +1,155 @@
+"""OVOR: one prompt for all tasks, and a head that is taught what does not belong to a task.
+
+Huang et al., ICLR 2024. The first stage trains prompt and head; the second one the head alone, on
+features of the task and on virtual outliers around them.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import (
+    Batch,
+    MethodInfo,
+    Phase,
+    Schedule,
+    TaskView,
+    blocks_of,
+    learning_rate_factor,
+    register,
+)
+from hashprompt.methods.tuning import Prompted, PromptTuning, TuningConfig
+from hashprompt.parts.heads import masked_cross_entropy
+from hashprompt.parts.outliers import energy, energy_loss, virtual_outliers
+
+OUTLIER = -1  # the label of virtual outliers
+
+
+class OvorConfig(TuningConfig):
+    """Options of OVOR."""
+
+    epochs: int = Field(16, ge=1, description="epochs of prompt and head on each task")
+    lr: float = Field(1e-3, gt=0, description="rate of prompt and head")
+    scale_lr: bool = Field(False, description="whether rates are multiplied by batch_size/256")
+    schedule: Schedule = Field("coda", description="of the rate, one decay over both stages")
+    clip: float | None = Field(None, gt=0, description="largest gradient norm")
+    layers: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="prompted blocks, 1 is the first")
+    prompt_lengths: tuple[int, ...] = Field(
+        (5, 5, 20, 20, 20), description="keys (and values) in each prompted block"
+    )
+    outliers: bool = Field(True, description="second stage; without it this is OnePrompt")
+    outlier_epochs: int = Field(4, ge=1, description="epochs of the second stage")
+    outliers_per_class: int = Field(40, ge=1, description="virtual outliers kept per class")
+    neighbours: int = Field(50, ge=1, description="k of the distance to the k-th neighbour")
+    boundary: int = Field(50, ge=1, description="features of a task that noise is added to")
+    noise_draws: int = Field(600, ge=1, description="noise vectors around each of them")
+    noise: float = Field(0.1, gt=0, description="σ of the noise")
+    outlier_weight: float = Field(0.1, ge=0, description="λ, weight of the energy losses")
+    energy_inside: float = Field(-15.0, description="energy that features should be below")
+    energy_outside: float = Field(-3.0, description="energy that outliers should be above")
+    ovor_literal: bool = Field(
+        False, description="outliers as the public code makes them: noise without the boundary"
+    )
+
+    @model_validator(mode="after")
+    def _one_length_per_layer(self) -> "OvorConfig":
+        if len(self.prompt_lengths) != len(self.layers) or min(self.prompt_lengths) < 1:
+            raise ValueError(
+                f"prompt_lengths={list(self.prompt_lengths)} must give a length of at least 1 for "
+                f"each of layers={list(self.layers)}"
+            )
+        return self
+
+
+@register("ovor", OvorConfig)
+class Ovor(PromptTuning):
+    """One prompt, trained on every task; no query, so one pass per image."""
+
+    # Outliers stand for the classes of other tasks; other domains have the same classes.
+    info = MethodInfo(
+        "OVOR", "one prompt for all tasks, virtual outliers at the head", "ICLR 2024", ("class",)
+    )
+    needs_query = False
+    config: OvorConfig
+
+    def __init__(self, config: OvorConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        self.blocks = blocks_of(config.layers, backbone)
+        # Keys and values of all blocks, one block's after the other's.
+        self.prompts = nn.Parameter(torch.rand(2, sum(config.prompt_lengths), backbone.dim))
+
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+        parts = self.prompts.split(self.config.prompt_lengths, dim=1)
+        each = (part.expand(len(tokens), -1, -1, -1) for part in parts)
+        return Prompted(Injection(prefix=dict(zip(self.blocks, each, strict=True))), {})
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        return [self.prompts]
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        config, (train,) = self.config, super().phases(task)
+        if not config.outliers:
+            return [train]
+        epochs = config.epochs + config.outlier_epochs
+
+        def decay(done: int) -> Callable[[int, int], float]:
+            return lambda epoch, _: learning_rate_factor(config.schedule, done + epoch, epochs)
+
+        outliers = Phase(
+            "outliers",
+            step=lambda batch: self._outlier_step(batch, task),
+            groups=train.groups[1:],  # the head
+            epochs=config.outlier_epochs,
+            draw=lambda: self._draw(task),
+            optimizer=config.optimizer,
+            schedule=decay(config.epochs),
+            clip=config.clip,
+        )
+        return [replace(train, schedule=decay(0)), outliers]
+
+    def _draw(self, task: TaskView) -> list[Batch]:
+        """The task's features under fresh augmentation, each batch with its share of outliers."""
+        config = self.config
+        features = task.map(self._features_of, view="train")
+        outliers = virtual_outliers(
+            features,
+            config.outliers_per_class * len(task.classes),
+            config.neighbours,
+            config.boundary,
+            config.noise_draws,
+            config.noise,
+            config.ovor_literal,
+        )
+        batches = torch.randperm(len(features), device=features.device).split(config.batch_size)
+        share = max(1, len(outliers) // len(batches))
+        # With more batches than outliers they come round again.
+        rows = torch.arange(len(batches) * share, device=features.device) % len(outliers)
+        nothing = task.labels.new_full((share,), OUTLIER)
+        return [
+            Batch(torch.cat((features[own], outliers[far])), torch.cat((task.labels[own], nothing)))
+            for own, far in zip(batches, rows.split(share), strict=True)
+        ]
+
+    def _features_of(self, images: Tensor) -> Tensor:
+        tokens = self.backbone.embed(images)
+        inject = self.prompt(tokens, self.query(tokens), training=False).inject
+        return self.features(tokens, inject)
+
+    def _outlier_step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
+        """Cross-entropy of the features + λ · energy losses, over the task's own classes."""
+        config, allowed = self.config, self.allowed(task)
+        logits, inside = self.head(batch.inputs), batch.labels != OUTLIER
+        energies = energy(logits[:, allowed])
+        limits = config.energy_inside, config.energy_outside
+        apart = energy_loss(energies[inside], energies[~inside], *limits)
+        return {
+            "ce": masked_cross_entropy(logits[inside], batch.labels[inside], allowed),
+            "energy": config.outlier_weight * apart,
+        }
+
+    def sizes(self) -> dict[str, int]:
+        return {**super().sizes(), "prompts": self.prompts.numel()}

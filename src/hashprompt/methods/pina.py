@@ -1,0 +1,148 @@
+"""PINA: one classifier for all domains; what is learned of a new one is how to fit it.
+
+Wang et al., ECCV 2024. The classifier is trained on the first domain and frozen. Every later domain
+has a prompt and adapters that align its features with the first one's.
+"""
+
+from functools import partial
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import MethodInfo, TaskView, parameter_count, register
+from hashprompt.methods.domains import DomainConfig, DomainPrompts
+from hashprompt.parts.heads import GrowingLinear
+from hashprompt.parts.slots import TaskSlots
+
+
+class PinaConfig(DomainConfig):
+    """Options of PINA."""
+
+    alignment: Literal["shallow", "deep"] = Field(
+        "shallow", description="one adapter on the feature, or one behind every block"
+    )
+    hidden: int = Field(16, ge=1, description="width inside an adapter")
+    patch_shuffle: bool = Field(
+        True, description="select the domain by images whose tiles are shuffled: costs a plain pass"
+    )
+    grid: tuple[int, int] = Field((3, 2), description="rows and columns of these tiles")
+
+
+@register("pina", PinaConfig)
+class Pina(DomainPrompts):
+    """A frozen classifier and alignment to it."""
+
+    info = MethodInfo(
+        "PINA",
+        "one classifier, of the first domain; later ones are aligned to it",
+        "ECCV 2024",
+        scenarios=("domain",),
+    )
+    keeps = (*DomainPrompts.keeps, "head.", "down.frozen", "up.frozen", "order")
+    config: PinaConfig
+
+    def __init__(self, config: PinaConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        dim, hidden = backbone.dim, config.hidden
+        places = backbone.depth if config.alignment == "deep" else 1
+        self.head = GrowingLinear(dim)
+        # The last row is the bias.
+        self.down = TaskSlots((places, dim + 1, hidden), xavier_and_zero_bias)
+        self.up = TaskSlots((places, hidden + 1, dim), xavier_and_zero_bias)
+        # One order for all images and for good. Public code draws another one for each image each
+        # time: then two answers for the same image may differ. A cycle through all tiles, so that
+        # none stays where it was.
+        cycle = torch.randperm(config.grid[0] * config.grid[1])
+        self.register_buffer("order", torch.empty_like(cycle).scatter(0, cycle, cycle.roll(1)))
+        self.order: Tensor
+
+    def begin_task(self, task: TaskView) -> None:
+        super().begin_task(task)
+        for adapter in (self.down, self.up):
+            adapter.add(copy_last=False)
+        if task.index == 0:
+            self.head.grow(max(task.classes) + 1)
+            for adapter in (self.down, self.up):
+                adapter.current.data.zero_()  # others align to this one
+
+    def logits(self, tokens: Tensor, domain: Tensor | None) -> Tensor:
+        count = len(tokens)
+        adapters = [
+            partial(adapt, down=down, up=up)
+            for down, up in zip(
+                self.down.of(domain, count).unbind(1),
+                self.up.of(domain, count).unbind(1),
+                strict=True,
+            )
+        ]
+        prompt = {0: self.prompts.of(domain, count)}
+        if self.config.alignment == "deep":
+            inject = Injection(tokens=prompt, after=dict(enumerate(adapters)))
+            return self.head(self.backbone.encode(tokens, inject))
+        features = self.backbone.encode(tokens, Injection(tokens=prompt))
+        return self.head(adapters[0](features[:, None])[:, 0])
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        adapters = [self.down.current, self.up.current] if self.prompts.tasks > 1 else []
+        return [self.prompts.current, *adapters]
+
+    def head_parameters(self, task: TaskView) -> list[nn.Parameter]:
+        return list(self.head.parameters()) if task.index == 0 else []
+
+    def describe_task(self, task: TaskView) -> Tensor:
+        if not self.config.patch_shuffle:
+            return super().describe_task(task)
+        return task.map(lambda images: self.describe(images, None))
+
+    def describe(self, images: Tensor, plain: Tensor | None) -> Tensor:
+        if not self.config.patch_shuffle:
+            return super().describe(images, plain)
+        return self.backbone(shuffle_tiles(images, self.order, self.config.grid))
+
+    def sizes(self) -> dict[str, int]:
+        sizes = super().sizes()
+        sizes["prompts"] += self.down.numbers() + self.up.numbers()
+        return {**sizes, "head": parameter_count(self.head)}
+
+
+def adapt(x: Tensor, down: Tensor, up: Tensor) -> Tensor:
+    """x + up(down(x)), without a non-linearity.
+
+    Args:
+        x: (B, N, D).
+        down: (B, D + 1, h), the bias in the last row.
+        up: (B, h + 1, D), the same.
+    """
+    hidden = x @ down[:, :-1] + down[:, -1:]
+    return x + hidden @ up[:, :-1] + up[:, -1:]
+
+
+def xavier_and_zero_bias(layers: Tensor) -> None:
+    """Fill (places, inputs + 1, outputs): Xavier-uniform weights, zero in the last row."""
+    layers[:, -1] = 0
+    for weight in layers[:, :-1]:
+        nn.init.xavier_uniform_(weight)
+
+
+def shuffle_tiles(images: Tensor, order: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Cut images into tiles and put tile `order[i]` in place i.
+
+    Args:
+        images: (B, 3, H, W).
+        order: (rows · columns,) indices, tiles counted row by row.
+        grid: rows and columns of tiles.
+
+    Returns:
+        (B, 3, H, W); what is left over below and to the right of whole tiles is zero.
+    """
+    (rows, columns), (height, width) = grid, images.shape[-2:]
+    high, wide = height // rows, width // columns
+    whole = images[..., : rows * high, : columns * wide]
+    tiles = whole.unflatten(3, (columns, wide)).unflatten(2, (rows, high))
+    tiles = tiles.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)[:, order]  # (B, tiles, 3, high, wide)
+    placed = tiles.unflatten(1, grid).permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
+    return F.pad(placed, (0, width - columns * wide, 0, height - rows * high))

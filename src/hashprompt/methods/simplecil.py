@@ -1,0 +1,49 @@
+"""SimpleCIL: the mean plain feature of every class, compared by cosine. Nothing is trained.
+
+Zhou et al., IJCV 2024. When a class comes back in another domain, its prototype becomes the mean
+over all its images so far, as in the nearest-mean baseline of RanPAC's public code.
+"""
+
+from torch import Tensor
+
+from hashprompt.backbone import Backbone
+from hashprompt.methods.base import (
+    Method,
+    MethodConfig,
+    MethodInfo,
+    Phase,
+    Prediction,
+    TaskView,
+    register,
+)
+from hashprompt.parts.cosine import Prototypes
+from hashprompt.parts.keys import cosine
+
+
+@register("simplecil", MethodConfig)
+class SimpleCIL(Method):
+    """Class prototypes."""
+
+    info = MethodInfo("SimpleCIL", "mean plain feature per class, cosine, no training", "IJCV 2024")
+
+    def __init__(self, config: MethodConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        self.prototypes = Prototypes(backbone.dim)
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        learn = self.prototypes.add
+        return [Phase("prototypes", work=lambda: learn(task.features(), task.labels))]
+
+    def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
+        plain = self.backbone(images) if plain is None else plain
+        return Prediction(cosine(plain, self.prototypes.means()))
+
+    def sizes(self) -> dict[str, int]:
+        kept = self.prototypes
+        return {
+            "prompts": 0,
+            "routers": 0,
+            "head": kept.sums.numel(),
+            "tii": 0,
+            "statistics": kept.counts.numel(),
+        }

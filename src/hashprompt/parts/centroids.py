@@ -1,0 +1,59 @@
+"""Which domain an image comes from: the one with the centroid nearest to its plain feature."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from torch import Tensor, nn
+
+from hashprompt.parts.growing import grow_buffer
+
+Distance = Literal["l1", "l2"]
+
+
+def k_means(rows: Tensor, count: int, starts: int) -> KMeans:
+    """Cluster rows (n, D) in `count` groups (fewer, if not so many differ), the best of `starts`.
+
+    In one thread: several would add up in another order, to other bits, each time.
+    """
+    clusters = min(count, len(rows.unique(dim=0)))
+    with threadpool_limits(1):
+        return KMeans(clusters, n_init=starts, random_state=0).fit(rows.cpu().numpy())
+
+
+class Centroids(nn.Module):
+    """K centroids for every domain, of features scaled to length 1.
+
+    Args:
+        count: K.
+        dim: D.
+        distance: `l1` is the sum of absolute differences, `l2` the Euclidean distance.
+    """
+
+    def __init__(self, count: int, dim: int, distance: Distance) -> None:
+        super().__init__()
+        self.distance = distance
+        self.register_buffer("centres", torch.zeros(0, count, dim))
+        self.centres: Tensor  # (T, K, D)
+
+    def add(self, features: Tensor) -> None:
+        """Cluster the features (n, D) of a new domain."""
+        unit = F.normalize(features.float(), dim=1)
+        count = self.centres.shape[1]
+        centres = torch.from_numpy(k_means(unit, count, starts=10).cluster_centers_)
+        # Of fewer images than K some centroids are there twice, which changes no distance.
+        rows = torch.arange(count) % len(centres)
+        grow_buffer(self, "centres", centres[rows][None])
+
+    def nearest(self, features: Tensor) -> Tensor:
+        """The domain (B,) of features (B, D)."""
+        unit = F.normalize(features.float(), dim=1)
+        distances = torch.cdist(
+            unit,
+            self.centres.flatten(0, 1),
+            p=1 if self.distance == "l1" else 2,
+            compute_mode="donot_use_mm_for_euclid_dist",  # the other is less exact
+        )
+        return distances.argmin(1) // self.centres.shape[1]

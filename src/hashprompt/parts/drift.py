@@ -1,0 +1,39 @@
+"""How features moved while a task was learned, seen on images that are still there."""
+
+import torch
+from torch import Tensor
+
+
+class Drift:
+    """An affine map from features before a task to features after it.
+
+    Fitted on images of the new task, it tells where features of old classes, whose images are
+    gone, have moved to: x + b + (x − m) W, with W by ridge regression.
+
+    Args:
+        before: (N, D) features with the old prompts.
+        after: (N, D) of the same images with the new prompts.
+        ridge: weight decay of W, as a share of the mean variance; infinite is a mere shift.
+    """
+
+    def __init__(self, before: Tensor, after: Tensor, ridge: float) -> None:
+        before, after = before.double(), after.double()
+        self.middle = before.mean(0)
+        self.shift = (after - before).mean(0)
+        centred = before - self.middle
+        moved = after - before - self.shift
+        gram = centred.T @ centred / len(before)
+        self.slope = torch.zeros_like(gram)  # W, (D, D)
+        if ridge < torch.inf:
+            damping = ridge * gram.diagonal().mean().clamp(min=1e-12)
+            eye = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+            self.slope = torch.linalg.solve(gram + damping * eye, centred.T @ moved / len(before))
+
+    def points(self, x: Tensor) -> Tensor:
+        """Where points (…, D) have moved to."""
+        own = x.double()
+        return (own + self.shift + (own - self.middle) @ self.slope).to(x.dtype)
+
+    def directions(self, x: Tensor) -> Tensor:
+        """What differences (…, D) between points have become: x (I + W)."""
+        return (x.double() + x.double() @ self.slope).to(x.dtype)

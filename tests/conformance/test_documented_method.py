@@ -1,0 +1,25 @@
+"""The method of docs/add-a-method.md, taken from the page as it stands, meets every contract."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_contracts import *  # noqa: F403  the contracts themselves
+from test_contracts import Learned
+
+from hashprompt.methods.base import METHODS
+
+PAGE = Path(__file__).parents[2] / "docs" / "add-a-method.md"
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Learned]:
+    """Instead of all registered methods this one alone, registered for these tests alone."""
+    block = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    before = set(METHODS)
+    exec(compile(block[1], str(PAGE), "exec"), {})
+    (name,) = set(METHODS) - before
+    yield Learned((name, "paper", "class"), tmp_path_factory.mktemp("run"))
+    del METHODS[name]

@@ -1,0 +1,130 @@
+"""HiDe-Prompt and NoRGa: prompts of tasks, their ensemble, the gate."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from timm.models.vision_transformer import VisionTransformer
+
+from hashprompt.backbone import Backbone
+from hashprompt.methods.base import Batch
+from hashprompt.methods.hide import Hide, HideConfig
+from hashprompt.methods.norga import Norga, NorgaConfig
+
+close = torch.testing.assert_close
+DIM = 16
+
+
+def task(index: int) -> Any:
+    return SimpleNamespace(index=index, classes=(2 * index, 2 * index + 1))
+
+
+def make(kind: type[Hide] = Hide, **options: Any) -> Hide:
+    torch.manual_seed(0)
+    vit = VisionTransformer(
+        img_size=16, patch_size=8, embed_dim=DIM, depth=3, num_heads=2, num_classes=0
+    )
+    config = NorgaConfig if kind is Norga else HideConfig
+    settings = {"layers": (1, 2), "prompt_length": 3, "momentum": 0.25, **options}
+    return kind(config(**settings), Backbone(vit))
+
+
+def learn(method: Hide, index: int, steps: int = 2) -> None:
+    """Training steps of a task as the engine does them."""
+    method.begin_task(task(index))
+    (phase,) = method.prompt_phases(task(index))
+    optimizer = torch.optim.Adam(phase.groups)
+    assert phase.step is not None
+    for _ in range(steps):
+        optimizer.zero_grad()
+        batch = Batch(torch.randn(4, 3, 16, 16), torch.tensor([0, 1, 0, 1]) + 2 * index)
+        sum(phase.step(batch).values()).backward()  # type: ignore[union-attr]
+        optimizer.step()
+
+
+def test_a_new_prompt_starts_as_the_last_and_keeps_a_share_of_the_earlier_ones() -> None:
+    method = make()
+    learn(method, 0)
+    first = method.prompts.current.detach().clone()
+    learn(method, 1, steps=0)
+    close(method.prompts.current.detach(), first)
+    learn_more = method.prompts.current.data.add_(1)  # as if it had been trained
+    second = 0.75 * learn_more + 0.25 * first
+    close(method.select(torch.tensor([0, 1]), 2).detach(), torch.stack((first, second)))
+    learn(method, 2, steps=0)
+    close(method.prompts.frozen, torch.stack((first, second)))
+    third = 0.75 * second + 0.25 * (first + second) / 2
+    close(method.select(None, 1)[0].detach(), third)
+
+
+def test_what_was_trained_is_what_later_tasks_leave_alone() -> None:
+    method = make()
+    learn(method, 0)
+    learn(method, 1)
+    before = method.select(torch.tensor([0, 1]), 2).detach().clone()
+    learn(method, 2)
+    assert torch.equal(method.select(torch.tensor([0, 1]), 2).detach(), before)
+
+
+def test_the_mean_of_earlier_prompts_gets_no_gradient_and_the_share_is_right() -> None:
+    method = make()
+    learn(method, 0)
+    learn(method, 1, steps=0)
+    method.zero_grad()
+    method.select(None, 1).sum().backward()
+    assert method.prompts.current.grad is not None
+    close(method.prompts.current.grad, torch.full_like(method.prompts.current, 0.75))
+
+
+def test_each_image_of_a_mixed_batch_gets_the_prompt_of_its_own_task() -> None:
+    method = make()
+    for index in range(3):
+        learn(method, index)
+    tasks = torch.tensor([2, 0, 1, 0])
+    tokens = method.backbone.embed(torch.randn(4, 3, 16, 16))
+    together = method.prompted(tokens, tasks)
+    for i in range(4):
+        alone = method.prompted(tokens[i : i + 1], tasks[i : i + 1])
+        close(together[i : i + 1], alone)
+    assert not torch.allclose(together[0], method.prompted(tokens[:1], torch.tensor([1]))[0])
+
+
+@pytest.mark.parametrize("gate", ["tanh", "sigmoid", "gelu", "relu"])
+def test_the_gate_is_learned_on_the_first_task_and_then_fixed(gate: str) -> None:
+    method = make(Norga, gate=gate)
+    assert isinstance(method, Norga)
+    assert torch.equal(method.gates, torch.ones(2, 2))
+    learn(method, 0)
+    learned = method.gates.detach().clone()
+    assert not torch.allclose(learned, torch.ones(2, 2))
+    learn(method, 1)
+    assert torch.equal(method.gates, learned)
+
+
+def test_the_gate_adds_the_outer_times_the_activation_of_the_inner() -> None:
+    method = make(Norga, gate="sigmoid")
+    assert isinstance(method, Norga)
+    method.gates.data = torch.tensor([[1.0, 1.0], [2.0, 0.5]])  # [b, a] of each block
+    scores = torch.randn(1, 2, 5, 3)
+    close(method._gate(1, scores), 0.5 / (1 + torch.exp(-2.0 * scores)))
+
+
+@pytest.mark.parametrize(("kind", "length", "count"), [(Hide, 20, 1_536_000), (Hide, 5, 384_000)])
+def test_parameter_counts_are_those_of_the_formula_on_vit_b(
+    kind: type[Hide], length: int, count: int
+) -> None:
+    wide = SimpleNamespace(dim=768, depth=12, heads=12)
+    method = kind(HideConfig(prompt_length=length), wide)  # type: ignore[arg-type]
+    for index in range(10):
+        method.begin_task(task(index))
+    assert method.sizes()["prompts"] == count
+
+
+def test_the_gate_costs_two_numbers_a_block() -> None:
+    wide = SimpleNamespace(dim=768, depth=12, heads=12)
+    method = Norga(NorgaConfig(), wide)  # type: ignore[arg-type]
+    for index in range(10):
+        method.begin_task(task(index))
+    sizes = method.sizes()
+    assert sizes["prompts"] + sizes["routers"] == 1_536_010

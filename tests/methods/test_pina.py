@@ -1,0 +1,139 @@
+"""PINA: alignment to a frozen classifier, against timm and slow tiles."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from domain_tasks import CLASSES, VIT_B, Domain, learn, learned, mixed, slow_feature
+from torch import Tensor, nn
+
+from hashprompt.methods.pina import Pina, PinaConfig, shuffle_tiles
+
+close = torch.testing.assert_close
+
+
+def adapter(method: Pina, domain: int, place: int) -> nn.Sequential:
+    """The same two layers as torch writes them."""
+    down, up = method.down.stacked()[domain, place], method.up.stacked()[domain, place]
+    layers = nn.Sequential(nn.Linear(*down[1:].shape), nn.Linear(*up[1:].shape))
+    for layer, stored in zip(layers, (down, up), strict=True):
+        layer.weight.data, layer.bias.data = stored[:-1].T, stored[-1]
+    return layers
+
+
+@pytest.mark.parametrize("alignment", ["shallow", "deep"])
+@torch.no_grad()
+def test_features_are_aligned_by_the_adapters_of_the_nearest_domain(alignment: str) -> None:
+    method, domains = learned("pina", alignment=alignment)
+    images = mixed(domains)
+    prediction = method.predict(images)
+    assert prediction.task.tolist() == [0, 1, 2, 0, 1, 2]
+    prompts = method.prompts.stacked()
+    for image, domain, logits in zip(images, prediction.task, prediction.logits, strict=True):
+        if alignment == "deep":
+            layers = [adapter(method, int(domain), place) for place in range(2)]
+            after = lambda i, x, layers=layers: x + layers[i](x)  # noqa: E731
+            feature = slow_feature(method, image, prompts[domain], after)
+        else:
+            feature = slow_feature(method, image, prompts[domain])
+            feature = feature + adapter(method, int(domain), 0)(feature)
+        expected = method.head.weight @ feature + method.head.bias
+        close(logits, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_first_domain_needs_no_alignment_and_later_ones_start_somewhere() -> None:
+    method, _ = learned("pina")
+    assert not method.down.frozen[0].any()
+    assert not method.up.frozen[0].any()
+    for layer in (method.down.frozen[1, 0], method.up.current[0]):
+        assert layer[:-1].abs().min() > 0
+        assert layer[-1].abs().max() > 0  # a bias that was trained
+
+
+def test_new_adapters_have_xavier_weights_and_no_bias() -> None:
+    method, domains = learned("pina", domains=1, hidden=4)
+    method.begin_task(Domain(1, domains[0].backbone))
+    for layer in (method.down.current[0], method.up.current[0]):
+        bound = (6 / (16 + 4)) ** 0.5
+        assert 0.8 * bound < layer[:-1].abs().max() <= bound
+        assert not layer[-1].any()
+
+
+def test_the_classifier_and_all_that_is_old_keep_their_bytes() -> None:
+    method, domains = learned("pina", domains=2)
+    slots = ("prompts", "down", "up")
+    before = {name: getattr(method, name).stacked().detach().clone() for name in slots}
+    head = method.head.weight.detach().clone()
+    learn(method, Domain(2, domains[0].backbone))
+    assert torch.equal(method.head.weight, head)
+    for name, old in before.items():
+        assert torch.equal(getattr(method, name).frozen, old)
+        assert not torch.equal(getattr(method, name).current, old[-1])
+
+
+def test_what_is_trained_on_the_first_domain_and_later() -> None:
+    method, domains = learned("pina", domains=1)
+    head, prompt = set(method.head.parameters()), {method.prompts.current}
+
+    def trained() -> set[nn.Parameter]:
+        groups = method.phases(domains[-1])[0].groups
+        return {parameter for group in groups for parameter in group["params"]}
+
+    assert trained() == head | prompt
+    domains.append(Domain(1, domains[0].backbone))
+    method.begin_task(domains[-1])
+    assert trained() == prompt | {method.down.current, method.up.current}
+
+
+def slow_tiles(image: Tensor, order: list[int], rows: int, columns: int) -> Tensor:
+    """Pixel by pixel."""
+    _, height, width = image.shape
+    high, wide = height // rows, width // columns
+    out = torch.zeros_like(image)
+    for y in range(rows * high):
+        for x in range(columns * wide):
+            tile = order[y // high * columns + x // wide]
+            out[:, y, x] = image[
+                :, tile // columns * high + y % high, tile % columns * wide + x % wide
+            ]
+    return out
+
+
+@pytest.mark.parametrize("grid", [(3, 2), (2, 2), (1, 5)])
+def test_tiles_are_moved_and_what_is_left_over_is_zero(grid: tuple[int, int]) -> None:
+    images = torch.randn(2, 3, 11, 13)
+    order = torch.randperm(grid[0] * grid[1])
+    expected = torch.stack([slow_tiles(image, order.tolist(), *grid) for image in images])
+    assert torch.equal(shuffle_tiles(images, order, grid), expected)
+
+
+def test_no_tile_stays_and_every_tile_is_used_once() -> None:
+    for seed in range(20):
+        torch.manual_seed(seed)
+        order = Pina(PinaConfig(), SimpleNamespace(dim=4, depth=1)).order.tolist()  # type: ignore[arg-type]
+        assert sorted(order) == list(range(6))
+        assert all(place != tile for place, tile in enumerate(order))
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@torch.no_grad()
+def test_domains_are_told_by_shuffled_images_or_by_plain_features(shuffle: bool) -> None:
+    method, domains = learned("pina", patch_shuffle=shuffle)
+    images = mixed(domains)
+    seen = shuffle_tiles(images, method.order, (3, 2)) if shuffle else images
+    plain = method.backbone(images)
+    close(method.describe(images, plain), method.backbone(seen))
+    expected = torch.cat([method.describe(part, None) for part in domains[0].images.split(1)])
+    close(method.describe_task(domains[0]), expected)
+
+
+def test_what_is_stored_on_vit_b() -> None:
+    method = Pina(PinaConfig(alignment="deep"), VIT_B)
+    for index in range(6):
+        method.begin_task(Domain(index))
+        method.selector.add(torch.randn(6, 768))
+    sizes = method.sizes()
+    adapters = 12 * (769 * 16 + 17 * 768)
+    assert sizes["prompts"] == 6 * (10 * 768 + adapters)
+    assert sizes["routers"] == 6 * 5 * 768
+    assert sizes["head"] == CLASSES * 769

@@ -42,7 +42,8 @@ def list_sets(root: Root = None) -> None:
     for data in SETS.values():
         sizes = [remote.size for remote in data.remotes]
         known = sum(size for size in sizes if size) / 1e9
-        size = "–" if not sizes else f"{known:.2f} GB" if all(sizes) else "some GB"
+        size = "–" if not sizes else f"{known:.2f} GB" if known else "not known"
+        size = size if all(sizes) or not known else f"over {size}"
         table.add_row(data.name, _state(data, place), size, data.about)
     console.print(table)
     _line(f"Data root: {place}")

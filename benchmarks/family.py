@@ -39,8 +39,8 @@ FAMILY: dict[str, Variant] = {
     "L2P, batchwise": ("l2p", "paper", {"batchwise_prompt": True, "eval_batch_size": 128}),
 }
 # On real images prompts are cut as HiDe-Prompt's are, from 20 to 8, since ViT-Ti at 112 pixels has
-# 50 tokens. Hash, HiDe-Prompt and NoRGa learn prompts at 0.015 and heads at a tenth of it. On held-out
-# training images (two tasks of five classes) that was too high for L2P; for the others it was not tried.
+# 50 tokens. Hash, HiDe-Prompt and NoRGa learn prompts at 0.015 and heads at a tenth of it. On
+# held-out training images that was too high for L2P; for the others below it was not tried.
 KEYED = {"lr": 0.01, "head_lr_scale": 1.0}  # 0.0025 for prompts, keys and head
 REAL: dict[str, dict[str, Any]] = {
     "l2p": {**KEYED, "prompt_length": 4},

@@ -1,0 +1,1 @@
+"""A classifier on disk that grows with the photos it is given."""

@@ -1,0 +1,1 @@
+"""A classifier on disk that learns from photos as they arrive."""

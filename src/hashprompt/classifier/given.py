@@ -1,6 +1,7 @@
 """Images as a person hands them over: a path, encoded bytes, a Pillow image or an array."""
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,9 +70,11 @@ def image_file(item: Any, name: str) -> ImageFile:
     )
 
 
-def read_given(file: ImageFile) -> Tensor:
-    """(3, H, W) uint8, upright."""
-    return file.image if isinstance(file, Pixels) else read_image(file)
+def read_given(file: ImageFile, short_side: int | None = None) -> Tensor:
+    """(3, H, W) uint8, upright, and reduced as `read_image` does it."""
+    if isinstance(file, Pixels) and (short_side is None or min(file.image.shape[1:]) <= short_side):
+        return file.image
+    return read_image(file, short_side)
 
 
 def content_digest(file: ImageFile) -> str:
@@ -87,7 +90,7 @@ def content_digest(file: ImageFile) -> str:
 
 def local_path(path: str | Path) -> Path:
     """A path on this machine; addresses of the web are refused."""
-    if str(path).lower().startswith(("http://", "https://", "ftp://")):
+    if re.match("(https?|ftp):/", str(path), re.IGNORECASE):
         raise UserError(f"{path} is an address of the web. Download the image, and give its path.")
     return Path(path).expanduser()
 

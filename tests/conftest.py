@@ -14,8 +14,9 @@ import torch
 
 from hashprompt import benchmark
 from hashprompt.cli.app import main
+from pictures import CLASSES, stripes
 
-CLASSES, TRAIN_EACH, TEST_EACH, SIDE = 6, 8, 4, 32
+TRAIN_EACH, TEST_EACH = 8, 4
 # Two steps an epoch, so that a run can be cut off inside one.
 QUICK = {"tasks": 3, "epochs": 2, "batch_size": 8, "tii_epochs": 2, "align_epochs": 2}
 
@@ -47,17 +48,6 @@ def _own_cache_and_one_thread(tmp_path_factory: pytest.TempPathFactory) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HASHPROMPT_CACHE", str(base / "hashprompt-cache"))
         yield
-
-
-def stripes(label: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """(count, 32, 32, 3) uint8: stripes whose slope, width and colour tell the class."""
-    y, x = np.mgrid[:SIDE, :SIDE]
-    angle = np.pi * label / CLASSES
-    wave = np.sin((x * np.cos(angle) + y * np.sin(angle)) * (0.5 + 0.15 * (label % 3)))
-    tint = np.array([1, 0.5 + 0.1 * label, 1 - 0.1 * label])
-    pattern = np.where(wave > 0, 200, 50)[..., None] * tint
-    noisy = pattern + rng.normal(0, 12, (count, SIDE, SIDE, 3))
-    return noisy.clip(0, 255).astype(np.uint8)
 
 
 def write_stripes(path: Path, train_each: int = TRAIN_EACH) -> Path:

@@ -16,6 +16,7 @@ from pydantic import Field
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
 from hashprompt.data.streams import EMBEDDED, Stream, StreamOptions, load_stream
 from hashprompt.engine.checkpoint import write_json
+from hashprompt.engine.devices import launch
 from hashprompt.engine.metrics import summarise
 from hashprompt.engine.runner import Runner
 from hashprompt.engine.seeding import seed_everything
@@ -267,25 +268,7 @@ def _prepare(
             "on the images beside it. The result is stamped with this.",
             stacklevel=2,
         )
-    return protocol, stream, backbone, method, _launch(planned.run_options)
-
-
-def _launch(options: RunOptions) -> Fabric:
-    try:
-        fabric = Fabric(
-            accelerator=options.device,
-            devices=options.devices,
-            precision=options.precision,
-            strategy="ddp" if options.devices > 1 else "auto",
-        )
-        fabric.launch()
-    except Exception as error:  # Lightning raises many types for hardware that is not there
-        raise UserError(
-            f"Cannot use device={options.device}, devices={options.devices}, precision="
-            f"{options.precision} here: {str(error).splitlines()[0]} With device=auto it takes "
-            "what is there."
-        ) from error
-    return fabric
+    return protocol, stream, backbone, method, launch(planned.run_options)
 
 
 def _make_folder(folder: Path, overwrite: bool) -> None:

@@ -1,1 +1,510 @@
-"""A classifier on disk that grows with the photos it is given."""
+"""A classifier that is taught with folders of photos as they arrive, and asked about pictures."""
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from rich.console import Console
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from hashprompt.backbone.weights import load_backbone
+from hashprompt.classifier.batches import Batch, gather
+from hashprompt.classifier.changes import Changes, changes_of
+from hashprompt.classifier.choices import (
+    Effort,
+    Plan,
+    choose_backbone,
+    choose_image_size,
+    choose_training,
+    estimate,
+    seconds_per_image,
+)
+from hashprompt.classifier.learner import Learner, Setup, reading_size, weights_file
+from hashprompt.classifier.learning import TEST, Job, Learning, confused_photos, fingerprint
+from hashprompt.classifier.questions import Answer, Question, questions
+from hashprompt.classifier.store import Store, Version, difference
+from hashprompt.data.photos import PhotoBatch
+from hashprompt.errors import UserError
+
+__all__ = ["Answer", "ContinualClassifier", "Learned"]
+REMINDERS = 3
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a `learn` did."""
+
+    version: int
+    changes: Changes
+    report: Path | None = None
+
+    def text(self) -> str:
+        told = self.changes.text()
+        return f"{told}\nReport (it holds pictures): {self.report}" if self.report else told
+
+    def to_dict(self) -> dict[str, Any]:
+        report = str(self.report) if self.report else None
+        return {"version": self.version, "report": report, **self.changes.to_dict()}
+
+
+@dataclass
+class _Open:
+    """The version that answers at the moment."""
+
+    number: int
+    learner: Learner
+    reminders: list[tuple[str, str]] = field(default_factory=list)  # class and learn of each cell
+
+
+class ContinualClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier in a folder, that keeps learning.
+
+    Args:
+        folder: where its versions are kept, new or existing. None: a temporary one.
+        backbone: a frozen ViT by name or file (`hashprompt backbones`); by default what is on this
+            machine, else what the hub has, else a toy. Fixed once something is learned.
+        method: `hash`, or another that keeps Gaussians of classes.
+        seed: of all chance.
+        **options: any option of the method or a run, e.g. ``image_size=112``, ``epochs=4``.
+
+    >>> import numpy as np
+    >>> from hashprompt import ContinualClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> noise = rng.integers(0, 60, (24, 32, 32, 3), dtype=np.uint8)
+    >>> noise[12:, :, :, 0] += 180  # half of them reddish
+    >>> toy = ContinualClassifier(backbone="nano")
+    >>> learned = toy.learn(noise, labels=["grey"] * 12 + ["red"] * 12, report=False, quiet=True)
+    >>> toy.predict(noise[20]).label
+    'red'
+    """
+
+    def __init__(
+        self,
+        folder: str | Path | None = None,
+        backbone: str | None = None,
+        method: str = "hash",
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        self.folder, self.backbone, self.method, self.seed = folder, backbone, method, seed
+        self.options = options
+        if folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="hashprompt-")
+        self._store = Store(Path(self._temporary.name if folder is None else folder).expanduser())
+        self._setup: Setup | None = None
+        self._open: _Open | None = None
+        self._loading = threading.Lock()
+        if not self._store.is_new:
+            self._store.version()  # damage should show now, not at the first question
+
+    # Teaching. -----------------------------------------------------------------------------
+
+    def learn(
+        self,
+        photos: Any = None,
+        labels: Sequence[Any] | None = None,
+        test: Any = None,
+        effort: Effort = "normal",
+        rename: Mapping[str, str] | None = None,
+        resume: bool = False,
+        discard: bool = False,
+        report: bool | str | Path = True,
+        unreadable: Literal["stop", "skip"] = "stop",
+        quiet: bool = False,
+    ) -> Learned:
+        """Learn photos: new classes, more of known ones, or both. Killed, it goes on later.
+
+        Args:
+            photos: a folder of class folders, a CSV file, a torch `Dataset`, `(images, labels)`, or
+                images with `labels` beside them.
+            test: the same for testing; without it a fifth of every class is held out.
+            effort: `quick`, `normal` or `best`: how long to train.
+            rename: class names to change, `{"Robin": "robin"}`.
+            resume: go on with the learn that was interrupted.
+            discard: drop it and learn these photos instead.
+            report: write the page with pictures of confusions beside the classifier's folder
+                (True), into a folder of your choice, or not at all.
+            unreadable: `skip` leaves out images that cannot be read.
+            quiet: no progress.
+        """
+        console = Console(stderr=True, quiet=quiet)
+        name = str(photos) if isinstance(photos, str | Path) else "photos"
+        with self._store.lock(f"learning {name}"):
+            if discard:
+                shutil.rmtree(self._store.learning, ignore_errors=True)
+            job = Job.read(self._store.learning)
+            if job and self._is_done(job):
+                shutil.rmtree(self._store.learning, ignore_errors=True)
+                if resume or (job.source and job.source == _path(photos)):
+                    return self._learned(self._store.version(), [], False)
+                job = None
+            if resume:
+                if job is None:
+                    raise UserError(f"There is no unfinished learn in {self._store.folder}.")
+                if photos is None and job.source is None:
+                    raise UserError("It learned photos from memory: call learn with them again.")
+                photos = job.source if photos is None else photos
+                test, effort, rename = job.test or test, job.effort, job.rename
+            if photos is None:
+                raise UserError("Say what to learn: a folder of class folders, or images.")
+            if job and self._store.is_new:  # the choices of the first learn are made already
+                self._setup = Setup.stored(self._store.folder, job.header, self.backbone)
+            batch, setup = self._prepare(photos, labels, test, rename, unreadable)
+            job = self._job(job, batch, setup, photos, test, effort, rename)
+            learning = Learning(self._store, setup, batch, job)
+            for note in batch.notes:
+                console.print(note, highlight=False, markup=False)
+            self._setup = setup
+            version = learning.run(quiet)
+            return self._learned(version, learning.tested, report)
+
+    def plan(
+        self,
+        photos: Any,
+        labels: Sequence[Any] | None = None,
+        test: Any = None,
+        effort: Effort = "normal",
+        rename: Mapping[str, str] | None = None,
+        unreadable: Literal["stop", "skip"] = "stop",
+    ) -> Plan:
+        """What `learn` would do and how long it would take; nothing is changed."""
+        batch, setup = self._prepare(photos, labels, test, rename, unreadable)
+        training = self._training(batch, effort)
+        known = [] if self._store.is_new else self._store.version().info["classes"]
+        classes = sorted(set(batch.labels))
+        held_out = batch.parts.count(TEST)
+        old = 0
+        if not self._store.is_new:
+            rows = self._store.photos(self._store.version()).values()
+            old = sum(row[1] == TEST and bool(row[2]) for row in rows)
+        each = seconds_per_image(setup.backbone, setup.fabric.device)
+        count = len(batch.labels) - held_out
+        return Plan(
+            batch.name,
+            [c for c in classes if c not in known],
+            [c for c in classes if c in known],
+            count,
+            held_out,
+            setup.backbone.name,
+            setup.backbone.preprocessing.image_size,
+            training["epochs"],
+            training["batch_size"],
+            estimate(each, count, held_out, old, training["epochs"]),
+            list(batch.notes),
+        )
+
+    def _prepare(
+        self,
+        photos: Any,
+        labels: Sequence[Any] | None,
+        test: Any,
+        rename: Mapping[str, str] | None,
+        unreadable: Literal["stop", "skip"],
+    ) -> tuple[Batch, Setup]:
+        """Everything that can fail on bad input, before anything is written."""
+        store = self._store
+        known, seen = [], {}
+        if not store.is_new:
+            version = store.version()
+            known, seen = version.info["classes"], store.photos(version)
+        fresh = store.is_new and self._setup is None
+        if fresh:
+            size = self.options.get("image_size")
+            loaded = load_backbone(self.backbone or choose_backbone(), size)
+            side = reading_size(loaded)
+        else:
+            side = self._stored_setup().short_side
+        batch = gather(
+            photos,
+            labels,
+            test=test,
+            known=known,
+            rename=rename,
+            seen=seen,
+            unreadable=unreadable,
+            short_side=side,
+        )
+        if not fresh:
+            return batch, self._stored_setup()
+        if size is None:
+            native = loaded.preprocessing.image_size
+            patch = loaded.model.vit.patch_embed.patch_size[0]
+            sides = [min(size) for size in batch.photos.sizes()]
+            chosen = choose_image_size(native, patch, sides)
+            if chosen != native:
+                loaded = load_backbone(loaded.name, chosen)
+        return batch, Setup.new(loaded, self.method, self.options, self.seed)
+
+    def _stored_setup(self) -> Setup:
+        if self._setup is None:
+            header = self._store.header()
+            self._setup = Setup.stored(self._store.folder, header, self.backbone)
+        return self._setup
+
+    def _training(self, batch: Batch, effort: Effort) -> dict[str, Any]:
+        chosen = choose_training(batch.parts.count("train"), effort)
+        return {k: self.options.get(k, v) for k, v in chosen.items()}
+
+    def _job(
+        self,
+        begun: Job | None,
+        batch: Batch,
+        setup: Setup,
+        photos: Any,
+        test: Any,
+        effort: Effort,
+        rename: Mapping[str, str] | None,
+    ) -> Job:
+        """The unfinished learn if it is this one, else a new one, written to disk."""
+        parent = None if self._store.is_new else self._store.current()
+        mark = fingerprint(batch, parent, effort)
+        folder = self._store.folder
+        if begun is not None:
+            if begun.fingerprint == mark:
+                return begun
+            what = begun.source or "photos from memory"
+            raise UserError(
+                f"An unfinished learn of {what} is in {folder}, and these photos or settings are "
+                f"not the same. Finish it first (resume=True, `hashprompt learn {folder} "
+                "--resume`) or drop it (discard=True, `--discard`)."
+            )
+        job = Job(
+            parent,
+            _path(photos),
+            _path(test),
+            effort,
+            dict(rename or {}),
+            setup.header(),
+            self._training(batch, effort),
+            mark,
+        )
+        shutil.rmtree(self._store.learning, ignore_errors=True)
+        job.write(self._store.learning)
+        return job
+
+    def _is_done(self, job: Job) -> bool:
+        """Whether a learn was killed between its commit and clearing up."""
+        if self._store.is_new:
+            return False
+        return self._store.version().info.get("job") == job.fingerprint
+
+    def _learned(self, version: Version, tested: list, report: bool | str | Path) -> Learned:
+        parent = version.info["parent"]
+        before = None if parent is None else self._store.version(parent)
+        changes = changes_of(self._store, before, version)
+        page = None
+        if report is not False:
+            from hashprompt.classifier.page import write_page  # drawing is slow to import
+
+            home = self._store.folder.resolve()
+            where = home.with_name(f"{home.name}-reports") if report is True else Path(report)
+            pictures = confused_photos(tested, version.info["classes"])
+            page = write_page(changes, pictures, where / f"version-{version.number:04d}.html")
+        return Learned(version.number, changes, page)
+
+    # Asking. -------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        what: Any,
+        unknown_threshold: float = 0.95,
+        version: int | None = None,
+        batch_size: int = 32,
+    ) -> Any:
+        """What is in a picture.
+
+        Args:
+            what: a path, bytes, PIL image or array: an `Answer` comes back. A folder, a pattern
+                such as `other/*.jpg`, or a list: a list of answers, in which an item that cannot be
+                read has an `error`. An array (N, H, W, 3) or an array of paths: an array of labels,
+                as scikit-learn wants it.
+            unknown_threshold: an answer whose `unknown` is higher is marked as unknown.
+            version: ask this version instead of the current one.
+            batch_size: images at a time; it does not change any answer.
+        """
+        answers, kind = self._answers(what, unknown_threshold, version, batch_size)
+        if kind == "array":
+            _raise_first(answers)
+            return np.array([answer.label for answer in answers])
+        if kind == "one":
+            _raise_first(answers)
+            return answers[0]
+        return answers
+
+    def predict_proba(self, what: Any, version: int | None = None) -> np.ndarray:
+        """Calibrated probabilities (N, C), in the order of `classes_`."""
+        answers, _ = self._answers(what, 1.0, version, 32)
+        _raise_first(answers)
+        names = [str(c) for c in self.classes_]
+        return np.array([[answer.probabilities[c] for c in names] for answer in answers])
+
+    def _answers(
+        self, what: Any, threshold: float, version: int | None, batch_size: int
+    ) -> tuple[list[Answer], str]:
+        if batch_size < 1:
+            raise UserError(f"batch_size={batch_size}: it must be at least 1.")
+        if not 0 <= threshold <= 1:
+            raise UserError(f"unknown_threshold={threshold}: expected a share between 0 and 1.")
+        opened = self._version(version)
+        asked, kind = questions(what, short_side=opened.learner.setup.short_side)
+        answers: list[Answer] = []
+        waiting: list[Question] = []
+        for question in asked:
+            waiting.append(question)
+            if len(waiting) == batch_size:
+                answers += self._answer(opened, waiting, threshold)
+                waiting = []
+        return answers + self._answer(opened, waiting, threshold), kind
+
+    def _answer(self, opened: _Open, asked: list[Question], threshold: float) -> list[Answer]:
+        readable = [q.image for q in asked if q.image is not None]
+        if not readable:
+            return [Answer.failed(q.name, q.error or "") for q in asked]
+        learner, info = opened.learner, opened.learner.info
+        said = learner.ask(PhotoBatch(readable))
+        chances = learner.probabilities(said.logits).tolist()
+        unknown = learner.unknown(said.strange).tolist()
+        near = said.distances.topk(min(REMINDERS, said.distances.shape[1]), largest=False)
+        answers, row = [], 0
+        for question in asked:
+            if question.image is None:
+                answers.append(Answer.failed(question.name, question.error or ""))
+                continue
+            ranked = sorted(zip(info["classes"], chances[row], strict=True), key=lambda p: -p[1])
+            best = ranked[0][0]
+            cells = zip(near.indices[row].tolist(), near.values[row].tolist(), strict=True)
+            answers.append(
+                Answer(
+                    name=question.name,
+                    label=int(best) if info["integer_labels"] else best,
+                    confidence=ranked[0][1],
+                    probabilities=dict(ranked),
+                    unknown=unknown[row],
+                    is_unknown=unknown[row] > threshold,
+                    reminds_of=[
+                        {
+                            "class": opened.reminders[cell][0],
+                            "learned": opened.reminders[cell][1],
+                            "distance": round(distance, 3),
+                        }
+                        for cell, distance in cells
+                    ],
+                    error=None,
+                )
+            )
+            row += 1
+        return answers
+
+    def _version(self, number: int | None = None) -> _Open:
+        """The version asked for, loaded; a learn elsewhere that has finished is noticed."""
+        if self._store.is_new:
+            raise UserError(f"{self._store.folder} has learned nothing yet. Teach it: learn(…).")
+        wanted = self._store.current() if number is None else number
+        opened = self._open
+        if opened is None or opened.number != wanted:
+            with self._loading:
+                opened = self._load(wanted)
+                if number is None:
+                    self._open = opened
+        return opened
+
+    def _load(self, number: int) -> _Open:
+        if self._open is not None and self._open.number == number:
+            return self._open
+        version = self._store.version(number)
+        learner = Learner(self._stored_setup(), version.info, self._store.tensors(version))
+        classes, learns = version.info["classes"], version.info["batch_names"]
+        return _Open(number, learner, [(classes[c], learns[t]) for t, c in learner.cells])
+
+    # The past. -----------------------------------------------------------------------------
+
+    def history(self) -> list[dict[str, Any]]:
+        """All versions: what was learned when, classes, photos, accuracy, size."""
+        if self._store.is_new:
+            return []
+        current = self._store.current()
+        return [
+            {
+                **changes_of(self._store, None, version).summary(),
+                "parent": version.info["parent"],
+                "current": version.number == current,
+            }
+            for version in self._store.versions()
+        ]
+
+    def undo(self, to: int | None = None) -> int:
+        """Back to the version before the last learn, exactly, or to any other that is kept."""
+        with self._store.lock("undoing"):
+            return self._store.go_to(to).number
+
+    def diff(self, old: int, new: int) -> dict[str, Any]:
+        """What differs between two versions."""
+        return difference(self._store.version(old), self._store.version(new))
+
+    def export(
+        self, target: str | Path, version: int | None = None, backbone: bool = True
+    ) -> Path:
+        """One version as a folder that opens on another machine, without paths of photos."""
+        extra: dict[str, Path] = {}
+        if backbone:
+            setup = self._stored_setup()
+            weights = weights_file(setup.backbone.name)
+            if weights:
+                extra[f"backbone{''.join(weights[1].suffixes[-1:])}"] = weights[1]
+        return self._store.export(Path(target), version, extra)
+
+    # scikit-learn's manners. ---------------------------------------------------------------
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels in sorted order: the columns of `predict_proba`."""
+        if self._store.is_new:
+            return np.array([], dtype=str)
+        info = self._store.version().info
+        names = [int(c) for c in info["classes"]] if info["integer_labels"] else info["classes"]
+        return np.array(sorted(names))
+
+    def partial_fit(self, X: Any, y: Sequence[Any], classes: Any = None) -> "ContinualClassifier":  # noqa: N803
+        """Learn images X with labels y, on top of what is known."""
+        self.learn(X, labels=y, report=False, quiet=True)
+        return self
+
+    def fit(self, X: Any, y: Sequence[Any]) -> "ContinualClassifier":  # noqa: N803
+        """Learn from nothing, as scikit-learn's loops expect."""
+        if not self._store.is_new:
+            if self.folder is not None:
+                raise UserError(
+                    f"fit starts from nothing, but {self.folder} has learned already. Use learn or "
+                    "partial_fit, or an empty folder."
+                )
+            self.__init__(**self.get_params())  # type: ignore[misc]
+        return self.partial_fit(X, y)
+
+    def score(self, X: Any, y: Sequence[Any], sample_weight: Any = None) -> float:  # noqa: N803
+        """Share of right answers."""
+        answers, _ = self._answers(X, 1.0, None, 32)
+        _raise_first(answers)
+        right = [str(a.label) == str(label) for a, label in zip(answers, y, strict=True)]
+        return float(np.average(right, weights=sample_weight))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {**super().get_params(deep), **self.options}
+
+    def set_params(self, **params: Any) -> "ContinualClassifier":
+        self.__init__(**{**self.get_params(), **params})  # type: ignore[misc]
+        return self
+
+
+def _path(what: Any) -> str | None:
+    return str(Path(what).expanduser().resolve()) if isinstance(what, str | Path) else None
+
+
+def _raise_first(answers: Sequence[Answer]) -> None:
+    for answer in answers:
+        if answer.error:
+            raise UserError(f"{answer.name}: {answer.error}")

@@ -61,7 +61,7 @@ def source_from(
     notes: Iterable[str] = (),
 ) -> Source:
     """Read the images of a list and number its classes and groups."""
-    entries, split, told = _divided(entries, layout)
+    entries, split, told = divided(entries, layout.split)
     photos, kept, said = open_photos([entry.file for entry in entries], reading)
     entries = [entries[index] for index in kept]
     classes = layout.class_names or tuple(sorted({entry.label for entry in entries}))
@@ -126,11 +126,11 @@ def _plain(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def _divided(entries: Sequence[Entry], layout: Layout) -> tuple[list[Entry], str, tuple[str, ...]]:
+def divided(entries: Sequence[Entry], split: str) -> tuple[list[Entry], str, tuple[str, ...]]:
     """Entries with their parts, the name of the split, and what to say of it."""
     undecided = [entry for entry in entries if not entry.part]
     if not undecided:
-        return list(entries), layout.split, ()
+        return list(entries), split, ()
     if len(undecided) < len(entries):
         raise UserError(
             f"{len(undecided)} of {len(entries)} images are neither for training nor for testing, "

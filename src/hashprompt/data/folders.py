@@ -15,7 +15,9 @@ TEST_FOLDERS = ("test", "val", "valid", "validation")
 EXPECTED = {
     "tasks": "DIR/class/*.jpg or DIR/task/class/*.jpg, each also below DIR/train and DIR/test",
     "domains": "DIR/domain/class/*.jpg, or the same below DIR/train and DIR/test",
+    "classes": "DIR/class/*.jpg, or the same below DIR/train and DIR/test",
 }
+Groups = Literal["tasks", "domains"]
 
 
 @dataclass
@@ -91,34 +93,30 @@ def _listed(folder: Path) -> list[os.DirEntry[str]]:
         raise UserError(f"Cannot read the folder {folder}: {error.strerror or error}.") from error
 
 
-def read_folders(folder: Path, groups: Literal["tasks", "domains"], reading: Reading) -> Source:
+def read_folders(folder: Path, groups: Groups, reading: Reading) -> Source:
     """`folders:DIR` and `domains:DIR`: the layout is found out from the depth of the images."""
-    if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "does not exist"
-        raise UserError(f"{folder} {what}. Expected {EXPECTED[groups]}.")
     tree = Tree(folder, groups)
     tree.walk()
     grouped = any(entry.group for entry in tree.entries)
     if groups == "domains" and not grouped:
         raise UserError(f"{folder} has class folders but no domains. Expected {EXPECTED[groups]}.")
-    notes = []
-    if tree.ignored:
-        shown = ", ".join(str(path.relative_to(folder)) for path in tree.ignored[:3])
-        notes.append(f"{len(tree.ignored)} files are no images and are ignored ({shown}, …).")
     layout = Layout(groups=groups if grouped else None, split="folders")
     name = folder.resolve().name
-    return source_from(name, tree.entries, layout, reading, notes)
+    return source_from(name, tree.entries, layout, reading, tree.notes())
 
 
 class Tree:
     """A walk over a folder that may hold parts (train, test), groups and classes."""
 
-    def __init__(self, folder: Path, groups: Literal["tasks", "domains"]) -> None:
-        self.folder, self.groups = folder, groups
+    def __init__(self, folder: Path, expected: Groups | Literal["classes"]) -> None:
+        self.folder, self.expected = folder, EXPECTED[expected]
         self.entries: list[Entry] = []
         self.ignored: list[Path] = []
 
     def walk(self) -> None:
+        if not self.folder.is_dir():
+            what = "is not a folder" if self.folder.exists() else "does not exist"
+            raise UserError(f"{self.folder} {what}. Expected {self.expected}.")
         for part, folder in _parts(self.folder):
             inner = subfolders(folder)
             if any(images_in(sub, []) for sub in inner):
@@ -128,7 +126,14 @@ class Tree:
                 for own_part, place in _parts(group) if not part else [(part, group)]:
                     self._take(place, own_part, group.name)
         if not self.entries:
-            raise UserError(f"No images in {self.folder}. Expected {EXPECTED[self.groups]}.")
+            raise UserError(f"No images in {self.folder}. Expected {self.expected}.")
+
+    def notes(self) -> list[str]:
+        """What the user should be told."""
+        if not self.ignored:
+            return []
+        shown = ", ".join(str(path.relative_to(self.folder)) for path in self.ignored[:3])
+        return [f"{len(self.ignored)} files are no images and are ignored ({shown}, …)."]
 
     def _take(self, folder: Path, part: Part, group: str) -> None:
         scan = scan_classes(folder)

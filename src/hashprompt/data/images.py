@@ -70,6 +70,16 @@ def read_image(file: ImageFile, short_side: int | None = None, upright: bool = T
         return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
 
 
+def from_pil(image: Image.Image, name: str) -> Tensor:
+    """(3, H, W) uint8 of an image that was opened by somebody else, as `read_image` gives it."""
+    try:
+        if image.format is None or image.format in TURNABLE:
+            image = ImageOps.exif_transpose(image)
+        return torch.from_numpy(np.array(_to_rgb(image))).permute(2, 0, 1).contiguous()
+    except Exception as error:  # Pillow decodes only now: see `_opened`
+        raise UnreadableImage(Path(name), str(error).rstrip(".")) from error
+
+
 def image_size(
     file: ImageFile, short_side: int | None = None, upright: bool = True
 ) -> tuple[int, int]:

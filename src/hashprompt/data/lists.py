@@ -25,6 +25,12 @@ EXPECTED = "Expected a first line `path,label` (and task or domain, split), then
 
 def read_list(file: Path, reading: Reading) -> Source:
     """A source from a CSV file; paths in it are relative to its folder."""
+    entries, groups = listed_entries(file)
+    return source_from(file.stem, entries, Layout(groups=groups, split="list"), reading)
+
+
+def listed_entries(file: Path) -> tuple[list[Entry], Literal["tasks", "domains"] | None]:
+    """The images of a CSV file, and what their groups are."""
     rows = _rows(file)
     if {"task", "domain"} <= rows[0].keys():
         raise UserError(f"{file} has the columns task and domain. Keep the one that is meant.")
@@ -35,7 +41,7 @@ def read_list(file: Path, reading: Reading) -> Source:
         groups = "domains"
     entries = [_entry(file, line, row, groups) for line, row in enumerate(rows, start=2)]
     _check_files(file, entries)
-    return source_from(file.stem, entries, Layout(groups=groups, split="list"), reading)
+    return entries, groups
 
 
 def _rows(file: Path) -> list[dict[str, str]]:

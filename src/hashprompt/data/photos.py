@@ -17,6 +17,7 @@ from torch import Tensor
 from hashprompt.data.images import ImageFile, UnreadableImage, image_size, read_image
 from hashprompt.errors import UserError
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -63,7 +64,8 @@ class Memory:
     def __init__(
         self, sizes: Sequence[tuple[int, int]], files: Sequence[ImageFile] | None = None
     ) -> None:
-        self.sizes, self.files = sizes, files
+        self.sizes = sizes
+        self.names = [str(file) for file in files or ()]  # the files themselves may be large
         self.starts = list(accumulate((3 * h * w for h, w in sizes), initial=0))
         self.pixels = torch.empty(self.starts[-1], dtype=torch.uint8)
 
@@ -82,12 +84,10 @@ class Memory:
         return self.sizes[index]
 
     def digest(self, index: int) -> bytes:
-        image = self.read(index)
-        shape = f"{tuple(image.shape)}".encode()
-        return hashlib.sha256(shape + image.numpy().tobytes()).digest()
+        return pixel_digest(self.read(index))
 
     def name(self, index: int) -> str:
-        return str(self.files[index]) if self.files else f"image {index}"
+        return self.names[index] if self.names else f"image {index}"
 
 
 class Disk:
@@ -170,13 +170,19 @@ class Ahead:
         return number, [pool().submit(images.store.read, row) for row in rows]
 
 
+def pixel_digest(image: Tensor) -> bytes:
+    """SHA-256 of the shape and the pixels of an image."""
+    shape = f"{tuple(image.shape)}".encode()
+    return hashlib.sha256(shape + image.numpy().tobytes()).digest()
+
+
 @cache
 def pool() -> ThreadPoolExecutor:
     """Threads for decoding: Pillow lets go of the interpreter while it works."""
     return ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1)), "decode")
 
 
-def in_threads(function: Callable[[int], T], items: Iterable[int]) -> Iterable[T]:
+def in_threads(function: Callable[[S], T], items: Iterable[S]) -> Iterable[T]:
     return pool().map(function, items)
 
 

@@ -72,8 +72,10 @@ class Runner:
         folder: Path,
         seed: int,
         quiet: bool = False,
+        resume_with: str | None = None,
     ) -> None:
         self.method, self.stream, self.backbone = method, stream, backbone
+        self.resume_with = resume_with or f"hashprompt resume {folder}"  # told when interrupted
         self.options, self.fabric, self.seed = options, fabric, seed
         self.views = options.views(backbone.preprocessing, stream)
         self.checkpoints = Checkpoints(folder / "checkpoints")
@@ -96,6 +98,13 @@ class Runner:
         method.to(fabric.device)
 
     # The run. ------------------------------------------------------------------------------
+
+    def start_from(self, tensors: dict[str, Tensor], task: int) -> None:
+        """Begin with a learner of `task` tasks, unless this run has begun already."""
+        if self.checkpoints.load() is None:
+            load_grown(self.method, tensors)
+            self.position["task"] = task
+            self._save(None)
 
     def run(self) -> dict[str, Any]:
         """Learn from where the checkpoint stands to the end; returns the log."""
@@ -133,7 +142,8 @@ class Runner:
         self._start_clock(data.index, "evaluate")
         self._sum_accumulators(everywhere=True)
         self.method.end_task(task)
-        self._evaluate(data.index)
+        if len(data.test):  # else whoever runs us tests for himself
+            self._evaluate(data.index)
         self.log["diagnostics"].append({"task": data.index, **self.method.diagnostics()})
         self._leave_accumulators_to_first()
         self._advance(data.index + 1, -1)
@@ -327,7 +337,7 @@ class Runner:
         asked = {"first_guess": False, "task": False}
         for done, task in enumerate(tasks):
             right = 0
-            for prediction, labels in self._predictions(task.test):
+            for prediction, labels in self.predictions(task.test):
                 right += int((prediction.logits.argmax(1) == labels).sum())
                 for name, truth in (("first_guess", labels), ("task", task.index)):
                     guess = getattr(prediction, name)
@@ -371,12 +381,15 @@ class Runner:
         return {**self.log["after_task"][-1], "accuracy": column}
 
     @torch.no_grad()
-    def _predictions(self, table: ImageTable) -> Iterator[tuple[Prediction, Tensor]]:
+    def predictions(self, table: ImageTable) -> Iterator[tuple[Prediction, Tensor]]:
         """Predictions of a test set with its labels, a batch at a time (on every device all)."""
         plain = self.plain_features(table)
-        for rows in torch.arange(len(table)).split(self.options.eval_batch_size):
+        batches = Ahead(
+            table.images, torch.arange(len(table)).split(self.options.eval_batch_size)
+        )
+        for number, rows in enumerate(batches.batches):
             self._check_stop()
-            images = self.views.clean(table.images[rows].to(self.fabric.device))
+            images = self.views.clean(batches[number].to(self.fabric.device))
             with self.fabric.autocast():
                 prediction = self.method.predict(images, plain[rows.to(plain.device)])
             yield prediction, table.labels[rows].to(self.fabric.device)
@@ -444,8 +457,7 @@ class Runner:
     def _check_stop(self) -> None:
         if self._stop:
             raise Interrupted(
-                "Stopped on request; the state is saved. Go on with: "
-                f"hashprompt resume {self.checkpoints.folder.parent}"
+                f"Stopped on request; the state is saved. Go on with: {self.resume_with}"
             )
 
     @contextmanager
@@ -464,8 +476,7 @@ class Runner:
             yield
         except KeyboardInterrupt as error:
             raise Interrupted(
-                "Stopped at once. Go on from the last save with: "
-                f"hashprompt resume {self.checkpoints.folder.parent}"
+                f"Stopped at once. Go on from the last save with: {self.resume_with}"
             ) from error
         finally:
             for number, handler in before.items():

@@ -1,0 +1,105 @@
+"""How sure is it, and has it seen the like: numbers that hold on photos it did not learn from."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from hashprompt.methods.pipeline import Pipeline
+from hashprompt.parts.discriminant import Discriminant
+
+FEWEST = 20  # held-out photos for a temperature of their own
+UNCALIBRATED = 5.0  # temperature until then: class densities in many dimensions are far too sure
+BINS = 10
+QUANTILES = 101
+# Diagonal of the Gaussians for strangeness, as a share of the mean variance: few photos tell
+# little of a covariance, and a photo of something else differs in directions they do not show.
+STRANGE_RIDGE = 3.0
+
+
+def fit_temperature(logits: Tensor, labels: Tensor) -> float:
+    """T that makes softmax(logits / T) most likely, for logits (N, C) and labels (N,)."""
+
+    def loss(log_t: float) -> float:
+        return float(F.cross_entropy(logits.double() / np.exp(log_t), labels))
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-3.0, 6.0), method="bounded").x))
+
+
+def calibration_error(logits: Tensor, labels: Tensor, temperature: Tensor | float) -> float:
+    """Mean gap, in percent, between how sure and how often right, over bins of confidence."""
+    confidence, said = (logits.double() / temperature).softmax(1).max(1)
+    right = (said == labels).double()
+    place = (confidence * BINS).long().clamp(max=BINS - 1)
+    gaps = [
+        float((place == b).double().mean() * (confidence - right)[place == b].mean().abs())
+        for b in place.unique()
+    ]
+    return 100 * sum(gaps)
+
+
+def calibrate(logits: Tensor, labels: Tensor, before: float | None) -> tuple[float, dict]:
+    """The temperature of a version and how good it is.
+
+    Args:
+        logits: (N, C) of held-out photos.
+        labels: (N,).
+        before: temperature of the version before, kept where there are too few photos.
+    """
+    if len(labels) < FEWEST:
+        return before or UNCALIBRATED, {"images": len(labels), "fitted": False}
+    # Each half is judged with the temperature of the other: a fit must not praise itself.
+    odd = torch.arange(len(labels)) % 2 == 1
+    crossed = torch.empty(len(labels), 1, dtype=torch.float64)
+    for half in (odd, ~odd):
+        crossed[half] = fit_temperature(logits[~half], labels[~half])
+    return fit_temperature(logits, labels), {
+        "images": len(labels),
+        "fitted": True,
+        "error_uncalibrated": round(calibration_error(logits, labels, 1.0), 2),
+        "error": round(calibration_error(logits, labels, crossed), 2),
+    }
+
+
+class Strangeness:
+    """How much less a photo fits the classes than photos in general do.
+
+    log density of plain features under one Gaussian for everything, less that under the nearest
+    class (relative Mahalanobis distance). The Gaussian for everything is that of the mixture of
+    classes, so nothing more need be kept. docs/results/photos.md tells what it is worth.
+    """
+
+    def __init__(self, method: Pipeline) -> None:
+        stats = method.plain_stats
+        within = stats.covariances().mean(0)
+        centred = stats.means - stats.means.mean(0)
+        between = centred.T @ centred / len(centred)
+        self.classes = Discriminant(stats.means, within[None], 0.0, STRANGE_RIDGE)
+        whole = Discriminant(stats.means.mean(0)[None], (within + between)[None], 0, STRANGE_RIDGE)
+        # A single class is its own mixture: then the distance to it must do.
+        self.everything = whole if len(stats) > 1 else None
+
+    def of(self, plain: Tensor) -> tuple[Tensor, Tensor]:
+        """(B,) strangeness of plain features (B, D), and (B, M) distances to the cells."""
+        scores = self.classes.scores(plain)
+        distances = (-2 * scores - self.classes.log_det.float()).clamp(min=0).sqrt()
+        general = self.everything.scores(plain)[:, 0] if self.everything else 0.0
+        return general - scores.max(1).values, distances
+
+
+def quantiles(values: Tensor) -> list[float]:
+    """Of strangeness over held-out photos, so that it can be told as a share."""
+    if not len(values):
+        return []
+    return np.quantile(values.double().cpu().numpy(), np.linspace(0, 1, QUANTILES)).tolist()
+
+
+def share_below(values: Tensor, kept: Sequence[float]) -> Tensor:
+    """Share of held-out photos that were less strange, (B,) in 0 … 1."""
+    if not kept:
+        return torch.full((len(values),), 0.5, dtype=torch.float64)
+    place = np.interp(values.double().cpu().numpy(), kept, np.linspace(0, 1, len(kept)))
+    return torch.from_numpy(place)

@@ -1,0 +1,140 @@
+"""What a learn changed: accuracy by class before and after, confusions, use of the pool, size."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hashprompt.classifier.store import Store, Version
+
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ClassChange:
+    """One class on its held-out photos, in percent; None where none could be asked."""
+
+    name: str
+    is_new: bool
+    training: int  # photos, of all learns
+    tested: int
+    before: float | None
+    after: float | None
+
+    @property
+    def lost(self) -> float:
+        """Points lost by the learn."""
+        if self.before is None or self.after is None:
+            return 0.0
+        return max(0.0, self.before - self.after)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A version beside the one before it (None: it is the first)."""
+
+    info: dict[str, Any]
+    old: dict[str, Any] | None
+    size: int  # bytes on disk
+    old_size: int
+
+    def classes(self) -> list[ClassChange]:
+        known = set(self.old["classes"]) if self.old else set()
+        rows = []
+        for name in self.info["classes"]:
+            right, tested = self.info["accuracy"][name]
+            earlier = self.info["before"].get(name)
+            rows.append(
+                ClassChange(
+                    name,
+                    name not in known,
+                    self.info["images"][name][0],
+                    tested,
+                    percent(*earlier) if earlier else None,
+                    percent(right, tested),
+                )
+            )
+        return rows
+
+    def accuracy(self, which: str = "accuracy", among: set[str] | None = None) -> float | None:
+        """Over all held-out photos that could be asked, `accuracy` after or `before` the learn."""
+        counts = [v for name, v in self.info[which].items() if among is None or name in among]
+        return percent(sum(c[0] for c in counts), sum(c[1] for c in counts))
+
+    def summary(self) -> dict[str, Any]:
+        """One line of the history."""
+        learned = self.info["batches"][-1]
+        first = {c for batch in self.info["batches"][:-1] for c in batch}
+        names = self.info["classes"]
+        return {
+            "version": self.info["number"],
+            "created": self.info["created"],
+            "source": self.info["source"],
+            "classes": len(names),
+            "new_classes": [names[c] for c in learned if c not in first],
+            "known_classes": [names[c] for c in learned if c in first],
+            "photos": sum(train + test for train, test in self.info["images"].values()),
+            "tested": sum(v[1] for v in self.info["accuracy"].values()),
+            "accuracy": self.accuracy(),
+            "bytes": self.size,
+            "seconds": self.info["total_seconds"],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **self.summary(),
+            "accuracy_by_class": {
+                row.name: {"before": row.before, "after": row.after, "tested": row.tested}
+                for row in self.classes()
+            },
+            "confusions": self.info["confusions"],
+            "usage": self.info["usage"],
+            "calibration": self.info["calibration"],
+            "seconds_by_phase": self.info["seconds"],
+            "bytes_before": self.old_size,
+            "notes": self.info["notes"],
+        }
+
+    def text(self) -> str:
+        """A few lines for the terminal."""
+        rows, told = self.classes(), self.summary()
+        new, again = told["new_classes"], told["known_classes"]
+        lines = [
+            f"Version {told['version']}: learned {told['source']} in {told['seconds']:.0f} s, "
+            f"{len(new)} new classes"
+            + (f" and more photos of {len(again)} known ones" if again else "")
+            + f"; it knows {told['classes']} now."
+        ]
+        if told["accuracy"] is None:
+            lines.append("Not tested: there are no held-out photos.")
+        else:
+            lines.append(f"Right on {told['accuracy']:.1f} % of {told['tested']} held-out photos.")
+        old = {row.name for row in rows if not row.is_new}
+        before = self.accuracy("before")
+        if old and before is not None:
+            after = self.accuracy(among={*self.info["before"]})
+            lines.append(
+                f"Old classes: {before:.1f} % before, {after:.1f} % after, on the photos held out "
+                "then."
+            )
+        losers = sorted((row for row in rows if row.lost > 0), key=lambda row: -row.lost)
+        for row in losers[:SHOWN]:
+            lines.append(f"  {row.name}: {row.before:.0f} % → {row.after:.0f} %")
+        if len(losers) > SHOWN:
+            lines.append(f"  and {len(losers) - SHOWN} more")
+        crossed = [c for c in self.info["confusions"] if (c[0] in old) != (c[1] in old)]
+        if old and crossed:
+            pairs = ", ".join(f"{t} taken for {s} ({n}×)" for t, s, n in crossed[:SHOWN])
+            lines.append(f"Old and new confused: {pairs}.")
+        grown = self.size - self.old_size
+        lines.append(f"On disk: {self.size / 1e6:.1f} MB for this version ({grown / 1e6:+.1f} MB).")
+        return "\n".join(lines)
+
+
+def changes_of(store: Store, old: Version | None, new: Version) -> Changes:
+    """The changes between two versions that follow each other."""
+    return Changes(
+        new.info, old.info if old else None, store.size(new), store.size(old) if old else 0
+    )
+
+
+def percent(right: int, tested: int) -> float | None:
+    return 100 * right / tested if tested else None

@@ -1,0 +1,143 @@
+"""What a person with photos need not decide: backbone, image size, epochs and batch size."""
+
+import math
+import os
+import time
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import timm
+import torch
+
+from hashprompt.backbone.catalogue import NANO, download_folder
+from hashprompt.backbone.convert import FILE_TYPES
+from hashprompt.backbone.hub import cached_models, timm_file
+from hashprompt.backbone.weights import LoadedBackbone
+from hashprompt.errors import UserError
+
+Effort = Literal["quick", "normal", "best"]
+# Steps of training that a learn aims at, and the most epochs; on 60 photos a class at ViT-Ti 75
+# steps were enough for prompts to pay (docs/results/real.md).
+STEPS: dict[Effort, tuple[int, int]] = {"quick": (20, 8), "normal": (80, 20), "best": (240, 60)}
+FROM_HUB = "vit_small_patch16_224.augreg_in21k"
+TRAINING_COST = 2.1  # a training step over a forward pass of the ViT (docs/results/speed.md)
+
+
+def choose_backbone() -> str:
+    """The best backbone that can be had: a file on this machine, the hub, else the toy."""
+    here = [*_weight_files(), *_cached_vits()]
+    if here:
+        # Without a GPU the smallest ViT is the one that learns in minutes.
+        pick = max if torch.cuda.is_available() else min
+        return pick(here)[1]
+    try:
+        timm_file(FROM_HUB)
+    except UserError:
+        warnings.warn(
+            "No pretrained vision transformer is here and none can be downloaded, so the embedded "
+            "toy `nano` is used: it has only ever seen drawings and will be poor on photos. Bring "
+            "a weights file (`--backbone FILE`, or put it into the folder that HASHPROMPT_WEIGHTS "
+            "names): see docs/backbones.md.",
+            stacklevel=2,
+        )
+        return NANO
+    return FROM_HUB
+
+
+def _weight_files() -> list[tuple[int, str]]:
+    chosen = os.environ.get("HASHPROMPT_WEIGHTS")
+    folders = [*([Path(chosen)] if chosen else []), download_folder()]
+    found = [p for folder in folders if folder.is_dir() for p in folder.iterdir()]
+    return [(p.stat().st_size, str(p.resolve())) for p in found if p.name.endswith(FILE_TYPES)]
+
+
+def _cached_vits() -> list[tuple[int, str]]:
+    vits = timm.list_models(module="vision_transformer")
+    names = [name for name in cached_models() if name.partition(".")[0] in vits]
+    return [(timm_file(name).stat().st_size, name) for name in names]
+
+
+def choose_image_size(native: int, patch: int, short_sides: list[int]) -> int:
+    """The weights' own size, or half of it where the photos hold no more than that."""
+    half = round(native / 2 / patch) * patch
+    if short_sides and sorted(short_sides)[len(short_sides) // 2] <= half >= 2 * patch:
+        return half
+    return native
+
+
+def choose_training(images: int, effort: Effort) -> dict[str, int]:
+    """Batch size and epochs for a number of training photos."""
+    batch = 64 if images >= 1024 else 32 if images >= 128 else 16
+    steps, most = STEPS[effort]
+    per_epoch = math.ceil(images / batch)
+    return {"batch_size": batch, "epochs": max(2, min(most, round(steps / per_epoch)))}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a learn would do."""
+
+    source: str
+    new_classes: list[str]
+    known_classes: list[str]
+    training: int  # photos
+    held_out: int
+    backbone: str
+    image_size: int
+    epochs: int
+    batch_size: int
+    seconds: dict[str, float]  # by phase, from a measured pass of the ViT
+    notes: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "total_seconds": round(sum(self.seconds.values()), 1)}
+
+    def text(self) -> str:
+        known = f", {len(self.known_classes)} known ones again" if self.known_classes else ""
+        split = ", ".join(f"{name} {in_words(value)}" for name, value in self.seconds.items())
+        return "\n".join(
+            [
+                f"Would learn {self.source}: {len(self.new_classes)} new classes{known}, from "
+                f"{self.training:,} photos; {self.held_out:,} are held out for testing.",
+                f"Backbone {self.backbone} at {self.image_size} px, {self.epochs} epochs in "
+                f"batches of {self.batch_size}.",
+                f"About {in_words(sum(self.seconds.values()))}: {split}.",
+                *self.notes,
+            ]
+        )
+
+
+def in_words(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def seconds_per_image(backbone: LoadedBackbone, device: torch.device) -> float:
+    """Of a forward pass of the ViT, measured now."""
+    model, size = backbone.model.to(device), backbone.preprocessing.image_size
+    images = torch.zeros(8, 3, size, size, device=device)
+    with torch.no_grad():
+        model(images)  # the first pass allocates
+        started = time.perf_counter()
+        model(images)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+    model.passes.clear()
+    return (time.perf_counter() - started) / len(images)
+
+
+def estimate(each: float, training: int, held_out: int, old: int, epochs: int) -> dict[str, float]:
+    """Seconds by phase.
+
+    Args:
+        each: seconds of one forward pass of one image.
+        training, held_out: photos of this learn.
+        old: held-out photos of earlier learns.
+    """
+    return {
+        "reading features": round(each * (training + held_out), 1),
+        "training": round(each * training * epochs * TRAINING_COST, 1),
+        "statistics": round(each * training, 1),
+        "testing": round(each * (held_out + 2 * old), 1),
+    }

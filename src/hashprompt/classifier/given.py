@@ -1,0 +1,122 @@
+"""Images as a person hands them over: a path, encoded bytes, a Pillow image or an array."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from hashprompt.data.images import ImageFile, from_pil, read_image
+from hashprompt.data.photos import pixel_digest
+from hashprompt.errors import UserError
+
+CHANNELS = (1, 3, 4)  # grey, RGB, RGB with transparency
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """The bytes of an image file."""
+
+    content: bytes
+    name: str
+
+    def read_bytes(self) -> bytes:
+        return self.content
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """A decoded image (3, H, W) uint8, which is read like any image file."""
+
+    image: Tensor
+    name: str
+
+    def read_bytes(self) -> bytes:
+        """The image as a PPM file: nothing is lost and nothing is compressed."""
+        height, width = self.image.shape[1:]
+        pixels = self.image.permute(1, 2, 0).numpy().tobytes()
+        return f"P6 {width} {height} 255\n".encode() + pixels
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def image_file(item: Any, name: str) -> ImageFile:
+    """What to read an image from.
+
+    Args:
+        item: a path, the bytes of an image file, a Pillow image, or one array of `pixels_of`.
+        name: how messages call it, if it is no path.
+    """
+    if isinstance(item, str | Path):
+        return local_path(item)
+    if isinstance(item, bytes | bytearray | memoryview):
+        return Encoded(bytes(item), name)
+    if isinstance(item, Image.Image):
+        return Pixels(from_pil(item, name), name)
+    if isinstance(item, np.ndarray | Tensor):
+        return Pixels(pixels_of(item, name), name)
+    raise UserError(
+        f"{name[:1].upper()}{name[1:]} is of the type {type(item).__name__}. Expected a path, the "
+        "bytes of an image file, a Pillow image or an array."
+    )
+
+
+def read_given(file: ImageFile, short_side: int | None = None) -> Tensor:
+    """(3, H, W) uint8, upright, and reduced as `read_image` does it."""
+    if isinstance(file, Pixels) and (short_side is None or min(file.image.shape[1:]) <= short_side):
+        return file.image
+    return read_image(file, short_side)
+
+
+def content_digest(file: ImageFile) -> str:
+    """SHA-256 of a file's bytes (of shape and pixels, if it is decoded); empty if unreadable."""
+    if isinstance(file, Pixels):
+        return pixel_digest(file.image).hex()
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return ""
+    return hashlib.sha256(content).hexdigest() if content else ""
+
+
+def local_path(path: str | Path) -> Path:
+    """A path on this machine; addresses of the web are refused."""
+    if re.match("(https?|ftp):/", str(path), re.IGNORECASE):
+        raise UserError(f"{path} is an address of the web. Download the image, and give its path.")
+    return Path(path).expanduser()
+
+
+def as_tensor(array: np.ndarray | Tensor, what: str) -> Tensor:
+    """The same numbers in main memory, if they are bytes."""
+    if array.dtype not in (np.uint8, torch.uint8):
+        kind = str(array.dtype).removeprefix("torch.")
+        hint = ""
+        if "float" in kind:
+            hint = " Give images as they are, not scaled or normalised (of 0…1: 255 * x, rounded)."
+        raise UserError(f"{what} holds numbers of the type {kind}; expected uint8, 0…255.{hint}")
+    if isinstance(array, Tensor):
+        return array.detach().cpu()
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
+def pixels_of(array: np.ndarray | Tensor, what: str) -> Tensor:
+    """(H, W, 3), (H, W) or (3, H, W) uint8 -> (3, H, W); one or four channels will do as well."""
+    image = as_tensor(array, what)
+    if image.ndim == 2:
+        image = image[None]
+    elif image.ndim == 3 and image.shape[2] in CHANNELS:
+        image = image.permute(2, 0, 1)
+    if image.ndim != 3 or image.shape[0] not in CHANNELS or 0 in image.shape:
+        raise UserError(
+            f"{what} has the shape {tuple(array.shape)}; expected (H, W, 3), (H, W) or (3, H, W)."
+        )
+    return image.expand(3, -1, -1) if len(image) == 1 else image[:3]

@@ -1,0 +1,212 @@
+"""A classifier's fixed choices, and one of its versions ready to answer."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from hashprompt.backbone.catalogue import CATALOGUE, NANO, obtain
+from hashprompt.backbone.convert import FILE_TYPES
+from hashprompt.backbone.hub import timm_file
+from hashprompt.backbone.weights import LoadedBackbone, load_backbone
+from hashprompt.classifier.calibration import Strangeness, share_below
+from hashprompt.data.photos import PhotoBatch
+from hashprompt.data.streams import Stream
+from hashprompt.engine.devices import launch
+from hashprompt.engine.seeding import seed_everything
+from hashprompt.engine.settings import RunOptions
+from hashprompt.errors import UserError
+from hashprompt.methods.base import MethodConfig, find_method, preset_options, presets
+from hashprompt.methods.pipeline import HeadsConfig, Pipeline
+from hashprompt.options import build, split_options
+from hashprompt.parts.growing import load_grown
+
+WIDEST = 384  # beyond, a matrix of its own for every class would fill the memory
+# Photos are reduced to this share of the ViT's input when they are read: 256 pixels for 224.
+READ_AT = 8 / 7
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What never changes in a classifier's life: backbone, method, options."""
+
+    method_name: str
+    options: dict[str, Any]  # every option of the method and the run
+    seed: int
+    backbone: LoadedBackbone
+    fabric: Fabric
+
+    @classmethod
+    def new(
+        cls, backbone: LoadedBackbone, method: str, options: Mapping[str, Any], seed: int
+    ) -> "Setup":
+        """Choices for a new classifier; what the user says goes first."""
+        config_type = find_method(method)[1]
+        if not issubclass(config_type, HeadsConfig):
+            known = "`hash`, `hide`, `norga` and `gaussian-head`"
+            raise UserError(
+                f"`{method}` keeps no Gaussians of classes, which a classifier needs. Use {known}."
+            )
+        chosen = {
+            "tii": "discriminant",
+            "align": "discriminant",
+            **preset_options(method, "photos" if "photos" in presets(method) else "paper", ""),
+            "image_size": backbone.preprocessing.image_size,
+            "shrinkage": 0.05 if backbone.model.dim <= WIDEST else 0.0,
+            **options,
+        }
+        own, rest = split_options(chosen, config_type, RunOptions)
+        groups = (build(config_type, own), build(RunOptions, rest))
+        if groups[1].devices > 1:
+            raise UserError("A classifier learns on one device: leave out `devices`.")
+        full = {k: v for group in groups for k, v in group.model_dump(mode="json").items()}
+        return cls(method, full, seed, backbone, launch(groups[1]))
+
+    @classmethod
+    def stored(cls, folder: Path, header: dict[str, Any], backbone: str | None = None) -> "Setup":
+        """The choices of a classifier on disk, with its own backbone and no other."""
+        about = header["backbone"]
+        name = backbone or find_backbone(folder, about)
+        loaded = load_backbone(name, about["image_size"])
+        if loaded.weights_sha256 != about["sha256"]:
+            raise UserError(
+                f"{name} is not the backbone that {folder} was taught with: the weights differ "
+                f"(SHA-256 {loaded.weights_sha256[:12]}…, expected {about['sha256'][:12]}…). Give "
+                f"the right one, `{about['name']}`, as backbone (`--backbone`)."
+            )
+        run_options = build(RunOptions, _part(header["options"], RunOptions))
+        fabric = launch(run_options)
+        return cls(header["method"], header["options"], header["seed"], loaded, fabric)
+
+    def header(self) -> dict[str, Any]:
+        """As `classifier.json` keeps it."""
+        backbone = self.backbone
+        return {
+            "method": self.method_name,
+            "seed": self.seed,
+            "options": self.options,
+            "backbone": {
+                "name": backbone.name,
+                "sha256": backbone.weights_sha256,
+                "image_size": backbone.preprocessing.image_size,
+            },
+        }
+
+    @cached_property
+    def run_options(self) -> RunOptions:
+        return build(RunOptions, _part(self.options, RunOptions))
+
+    @property
+    def short_side(self) -> int:
+        """Pixels to which the shorter side of a photo is reduced when it is read."""
+        return reading_size(self.backbone)
+
+    def make_method(self, training: Mapping[str, Any] | None = None) -> Pipeline:
+        """An empty learner; `training` replaces options for one learn."""
+        method_type, config_type = find_method(self.method_name)
+        values = _part({**self.options, **(training or {})}, config_type)
+        seed_everything(self.seed, "method")
+        self.backbone.model.to(self.fabric.device)
+        method = method_type(build(config_type, values), self.backbone.model)
+        assert isinstance(method, Pipeline)
+        return method.to(self.fabric.device)
+
+
+def reading_size(backbone: LoadedBackbone) -> int:
+    return round(backbone.preprocessing.image_size * READ_AT)
+
+
+def _part(values: Mapping[str, Any], group: type[MethodConfig] | type[RunOptions]) -> dict:
+    return {k: v for k, v in values.items() if k in group.model_fields}
+
+
+def weights_file(name: str) -> tuple[str | None, Path] | None:
+    """What the architecture of a backbone is called, and its file; None for the embedded one."""
+    if name == NANO:
+        return None
+    if "@" in name and not Path(name).is_file():
+        named, _, file = name.partition("@")
+        return named, Path(file)
+    if name.endswith(FILE_TYPES):
+        return None, Path(name)
+    return name, obtain(name) if name in CATALOGUE else timm_file(name)
+
+
+def find_backbone(folder: Path, about: Mapping[str, Any]) -> str:
+    """The name under which the backbone of a classifier can be loaded on this machine."""
+    name: str = about["name"]
+    prefix = f"{name.partition('@')[0]}@" if "@" in name or not name.endswith(FILE_TYPES) else ""
+    inside = next((p for p in folder.glob("backbone.*") if p.name.endswith(FILE_TYPES)), None)
+    if inside is not None:  # exported with its backbone
+        return f"{prefix}{inside}"
+    file = Path(name.rpartition("@")[2])
+    if not name.endswith(FILE_TYPES) or file.is_file():
+        return name
+    elsewhere = Path(os.environ.get("HASHPROMPT_WEIGHTS", ".")) / file.name
+    if elsewhere.is_file():
+        return f"{prefix}{elsewhere}"
+    raise UserError(
+        f"The backbone of {folder} is not here: no file {file}, and none of that name in the folder "
+        "that HASHPROMPT_WEIGHTS names. Give the file as backbone (`--backbone FILE`), or export "
+        "the classifier with its backbone."
+    )
+
+
+class Said(NamedTuple):
+    """What a version says of B images."""
+
+    logits: Tensor  # (B, C)
+    strange: Tensor  # (B,)
+    distances: Tensor  # (B, M) to the cells
+
+
+class Learner:
+    """One version, ready to answer. It is only read, so threads may share it."""
+
+    def __init__(self, setup: Setup, info: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.setup, self.info = setup, info
+        self.method = setup.make_method()
+        try:
+            load_grown(self.method, tensors)
+        except KeyError as error:
+            raise UserError(
+                f"The stored learner does not fit its options: {error}. Was it made by another "
+                "version of hashprompt?"
+            ) from error
+        self.method.eval()
+        self.views = setup.run_options.views(setup.backbone.preprocessing, photo_stream(()))
+        self.strangeness = Strangeness(self.method)
+        self.cells = list(zip(*(t.tolist() for t in self._cells()), strict=True))
+
+    def _cells(self) -> tuple[Tensor, Tensor]:
+        return self.method.cells.task, self.method.cells.label
+
+    @torch.no_grad()
+    def ask(self, photos: PhotoBatch) -> Said:
+        """Answers for images of any size; every image is answered as if it were alone."""
+        device = self.setup.fabric.device
+        images = self.views.clean(photos.to(device))
+        with self.setup.fabric.autocast():
+            plain = self.setup.backbone.model(images)
+            prediction = self.method.predict(images, plain)
+        strange, distances = self.strangeness.of(plain.float())
+        return Said(prediction.logits.float().cpu(), strange.cpu(), distances.cpu())
+
+    def unknown(self, strange: Tensor) -> Tensor:
+        """Share of held-out photos that were less strange, (B,)."""
+        return share_below(strange, self.info["distances"])
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """(B, C) calibrated."""
+        return (logits.double() / self.info["temperature"]).softmax(1)
+
+
+def photo_stream(tasks: tuple) -> Stream:
+    """Photos as a stream: nothing else about them decides a number."""
+    return Stream("photos", "class", tasks, (), (), (), "", flip=True)

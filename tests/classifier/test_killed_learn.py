@@ -1,0 +1,175 @@
+"""A learn that is killed leaves the old version or the new one, and can be finished."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from hashprompt import ContinualClassifier, UserError
+from hashprompt.classifier import learning
+from hashprompt.engine import checkpoint
+from pictures import QUICK
+
+Make = Callable[..., ContinualClassifier]
+
+
+class PowerCut(BaseException):
+    """Nothing may catch it and tidy up."""
+
+
+def state(classifier: ContinualClassifier) -> dict[str, torch.Tensor]:
+    store = classifier._store
+    return store.tensors(store.version())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    spring: Path, summer: Path, tmp_path_factory: pytest.TempPathFactory
+) -> ContinualClassifier:
+    folder = tmp_path_factory.mktemp("undisturbed") / "trees"
+    classifier = ContinualClassifier(folder, backbone="nano", checkpoint_minutes=0, **QUICK)
+    for photos in (spring, summer):
+        classifier.learn(photos, report=False, quiet=True)
+    return classifier
+
+
+def assert_same(found: ContinualClassifier, expected: ContinualClassifier) -> None:
+    new, old = state(found), state(expected)
+    assert new.keys() == old.keys()
+    assert all(torch.equal(new[name], old[name]) for name in old)
+    for name in ("accuracy", "before", "confusions", "temperature", "distances", "usage"):
+        a, b = (c._store.version().info[name] for c in (found, expected))
+        assert a == b, name
+
+
+def cut_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
+    """The power fails at a file operation; which one is counted over all atomic writes."""
+    left = [moment]
+
+    def cut(inner: Callable[..., object]) -> Callable[..., object]:
+        def operation(*arguments: object, **named: object) -> object:
+            left[0] -= 1
+            if left[0] == 0:
+                raise PowerCut
+            return inner(*arguments, **named)
+
+        return operation
+
+    monkeypatch.setattr(checkpoint.os, "replace", cut(os.replace))
+    monkeypatch.setattr(checkpoint.os, "rename", cut(os.rename))
+
+
+@pytest.mark.parametrize("moment", [1, 2, 3, 4, 9, 15, 18, 19, 20, 21, 22, 23])
+def test_a_cut_off_learn_leaves_the_version_before_and_is_taken_up(
+    make: Make, spring: Path, summer: Path, undisturbed: ContinualClassifier, moment: int
+) -> None:
+    classifier = make(checkpoint_minutes=0)
+    classifier.learn(spring, report=False, quiet=True)
+    before = state(classifier)
+    with pytest.MonkeyPatch.context() as patch:
+        cut_at(patch, moment)
+        try:
+            classifier.learn(summer, report=False, quiet=True)
+            finished = True
+        except PowerCut:
+            finished = False
+    after = make(checkpoint_minutes=0)
+    assert after._store.current() == (2 if finished else after._store.current())
+    if after._store.current() == 1:
+        assert all(torch.equal(v, before[k]) for k, v in state(after).items())
+    else:
+        assert_same(after, undisturbed)
+    assert after.predict(spring / "ash" / "0-0.png").label == "ash"
+    if not finished:
+        after.learn(summer, report=False, quiet=True)  # the same call again goes on
+    assert after._store.current() == 2
+    assert_same(after, undisturbed)
+    assert not after._store.learning.exists()
+
+
+def test_a_first_learn_that_was_cut_off_is_taken_up(
+    make: Make, spring: Path, undisturbed: ContinualClassifier
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        cut_at(patch, 6)
+        with pytest.raises(PowerCut):
+            make(checkpoint_minutes=0).learn(spring, report=False, quiet=True)
+    again = make(checkpoint_minutes=0)
+    with pytest.raises(UserError, match="learned nothing yet"):
+        again.predict(spring)
+    again.learn(resume=True, report=False, quiet=True)
+    old = undisturbed._store.tensors(undisturbed._store.version(1))
+    assert all(torch.equal(v, old[k]) for k, v in state(again).items())
+
+
+def test_other_photos_wait_until_the_unfinished_learn_is_settled(
+    make: Make, spring: Path, summer: Path
+) -> None:
+    classifier = make(checkpoint_minutes=0)
+    with pytest.MonkeyPatch.context() as patch:
+        cut_at(patch, 6)
+        with pytest.raises(PowerCut):
+            classifier.learn(spring, report=False, quiet=True)
+    with pytest.raises(UserError, match="unfinished learn") as error:
+        make().learn(summer, report=False, quiet=True)
+    assert "--resume" in str(error.value) and "--discard" in str(error.value)
+    learned = make().learn(summer, discard=True, report=False, quiet=True)
+    assert learned.changes.summary()["new_classes"] == ["ash", "date", "elm"]
+    with pytest.raises(UserError, match="no unfinished learn"):
+        make().learn(resume=True)
+
+
+def test_a_request_to_stop_is_told_how_to_go_on(
+    make: Make, spring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = learning.Runner._step
+
+    def stop(self: learning.Runner, *arguments: object) -> float:
+        os.kill(os.getpid(), signal.SIGINT)
+        return inner(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(learning.Runner, "_step", stop)
+    with pytest.raises(UserError, match=r"hashprompt learn .*trees --resume"):
+        make().learn(spring, report=False, quiet=True)
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_moments(
+    make: Make, spring: Path, summer: Path, undisturbed: ContinualClassifier, tmp_path: Path
+) -> None:
+    rng = random.Random(0)
+    make(checkpoint_minutes=0).learn(spring, report=False, quiet=True)
+    started = time.monotonic()
+    make("clock", checkpoint_minutes=0).learn(spring, report=False, quiet=True)
+    whole = time.monotonic() - started
+    kills, finished = 0, 0
+    while kills < 20:
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                make(checkpoint_minutes=0).learn(summer, report=False, quiet=True)
+                code = 0
+            finally:
+                os._exit(code)
+        time.sleep(rng.uniform(0, 1.2 * whole))
+        os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        kills += os.WIFSIGNALED(status)
+        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+        opened = make(checkpoint_minutes=0)
+        assert len(opened.predict(spring / "ash" / "0-0.png").probabilities) in (3, 5)
+        if opened._store.current() > 1:
+            finished += 1
+            assert_same(opened, undisturbed)
+            opened.undo()
+            # The next one starts from the beginning, with another number.
+    last = make(checkpoint_minutes=0)
+    last.learn(summer, report=False, quiet=True)
+    assert_same(last, undisturbed)
+    print(f"{kills} kills, {finished} times the learn had finished")

@@ -71,10 +71,12 @@ class Store:
     def header(self) -> dict[str, Any]:
         """The content of `classifier.json`."""
         if self.is_new:
-            raise UserError(
-                f"{self.folder} holds no classifier yet. Make one: "
-                f"hashprompt learn {self.folder} PHOTOS"
-            )
+            text = f"{self.folder} holds no classifier yet. "
+            if self.learning.is_dir():
+                text += f"Its first learn is unfinished: hashprompt learn {self.folder} --resume"
+            else:
+                text += f"Make one: hashprompt learn {self.folder} PHOTOS"
+            raise UserError(text)
         path = self.folder / HEADER
         try:
             header = _read_json(path)

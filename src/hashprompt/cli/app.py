@@ -1,4 +1,4 @@
-"""`hashprompt`: run, resume, report, compare, and lists of what there is."""
+"""`hashprompt`: teach a classifier photos; run and compare methods; lists of what there is."""
 
 import sys
 from functools import partial
@@ -13,7 +13,8 @@ from rich.table import Column, Table
 
 from hashprompt import benchmark
 from hashprompt.backbone import available_backbones
-from hashprompt.cli import data
+from hashprompt.cli import data, photos
+from hashprompt.cli.settings import parse_settings
 from hashprompt.data.streams import StreamOptions, available_streams
 from hashprompt.engine.checkpoint import write_atomically
 from hashprompt.engine.settings import RunOptions
@@ -27,9 +28,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Image classifiers that keep learning: new classes arrive task by task, old images are "
-    "not kept.\n\nStart with `hashprompt run`: it trains Hash on an embedded stream of drawings "
-    "with an embedded vision transformer, in minutes, without any download.",
+    "not kept.\n\nOwn photos: `hashprompt learn birds/ photos/2026-05/`, then `hashprompt predict "
+    "birds/ garden.jpg`.\n\nBenchmarks: start with `hashprompt run`: it trains Hash on an "
+    "embedded stream of drawings with an embedded vision transformer, in minutes, without any "
+    "download.",
 )
+photos.register(app)
 app.add_typer(data.app, name="data")
 console = Console()
 errors = Console(stderr=True)
@@ -99,7 +103,7 @@ def run(
     options = _read_config(config) if config else {}
     settings = {k: options.pop(k) for k in given if k in options}
     settings |= {k: v for k, v in given.items() if v is not None}
-    options |= dict(_parse_setting(item) for item in set_ or [])
+    options |= parse_settings(set_)
     planned = benchmark.plan(**settings, options=options)
     _show(benchmark.execute(planned, out, overwrite, quiet))
 
@@ -122,7 +126,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """Test the learner of a finished run again, e.g. with `--set eval_batch_size=1`."""
-    options = dict(_parse_setting(item) for item in set_ or [])
+    options = parse_settings(set_)
     found = benchmark.evaluate(folder, quiet=True, **options)
     table = Table("task", "accuracy, %")
     for index, accuracy in enumerate(found["accuracy"]):
@@ -205,16 +209,6 @@ def _options_table(title: str, group: type[Options]) -> Table:
     for name, field in group.model_fields.items():
         table.add_row(name, str(field.default), field.description)
     return table
-
-
-def _parse_setting(item: str) -> tuple[str, Any]:
-    name, separator, value = item.partition("=")
-    if not separator or not name:
-        raise UserError(f"`--set {item}`: expected KEY=VALUE, e.g. --set top_k=3.")
-    try:
-        return name.strip(), yaml.safe_load(value)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2020-99-99
-        raise UserError(f"`--set {item}`: the value cannot be read.") from error
 
 
 def _read_config(path: Path) -> dict[str, Any]:

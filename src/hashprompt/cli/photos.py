@@ -1,0 +1,409 @@
+"""`hashprompt learn`, `predict`, `history`, `undo`, `diff`, `export`: classify own photos."""
+
+import json
+import sys
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+from hashprompt.classifier import Answer, ContinualClassifier
+from hashprompt.classifier.choices import Effort
+from hashprompt.classifier.names import SimilarNames
+from hashprompt.classifier.questions import to_csv, to_json
+from hashprompt.classifier.store import Store
+from hashprompt.cli.settings import parse_settings, split_pair
+from hashprompt.engine.checkpoint import write_atomically
+from hashprompt.errors import UserError
+
+console = Console()
+errors = Console(stderr=True)
+T = TypeVar("T")
+NAMED = 3  # classes in a cell of a table
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of the classifier.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+class Unreadable(str, Enum):  # noqa: UP042 (older typer knows no StrEnum)
+    """What `learn` does about images that cannot be read."""
+
+    STOP = "stop"
+    SKIP = "skip"
+
+
+def learn(
+    model: Annotated[Path, typer.Argument(help="The classifier's folder, new or existing.")],
+    photos: Annotated[
+        Path | None, typer.Argument(help="A folder with one folder per class, or a CSV file.")
+    ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(help="Photos to test with; without it a fifth of each class is held out."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Train for a shorter time.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="Train for a longer time.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what would be done and how long it would take.")
+    ] = False,
+    backbone: Annotated[
+        str | None,
+        typer.Option("--backbone", "-b", help="See `backbones`, or FILE; default: what is here."),
+    ] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OLD=NEW", help="Another name for a class; may be repeated."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a learn that was interrupted.")
+    ] = False,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Drop the interrupted learn, then learn these.")
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the page of what changed; default: MODEL-reports, beside it."),
+    ] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no such page.")] = False,
+    unreadable: Annotated[
+        Unreadable, typer.Option(help="What to do about broken images.")
+    ] = Unreadable.STOP,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="An option, as of `run`; may be repeated."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Teach a classifier photos: new classes, more of known ones, or both.
+
+    Examples:
+
+    `hashprompt learn birds/ photos/2026-05/` · class folders: photos/2026-05/robin/1.jpg …
+
+    `hashprompt learn birds/ photos/2026-06/ --plan` · what would be done, in how much time
+
+    `hashprompt learn birds/ --resume` · after a crash
+    """
+    _refuse_both("--quick", quick, "--best", best)
+    _refuse_both("--resume", resume, "--discard", discard)
+    _refuse_both("--report", report is not None, "--no-report", no_report)
+    if photos is None and (plan or not resume):
+        raise UserError(f"Say what to learn: hashprompt learn {model} PHOTOS")
+    effort: Effort = "quick" if quick else "best" if best else "normal"
+    how: Literal["stop", "skip"] = "skip" if unreadable is Unreadable.SKIP else "stop"
+    names = dict(split_pair(item, "--rename", "OLD=NEW") for item in rename or ())
+    with _warnings_in_words():
+        classifier = ContinualClassifier(model, backbone, **parse_settings(set_))
+
+        def carry_out(names: dict[str, str]) -> Any:
+            if plan:
+                return classifier.plan(
+                    photos, test=test, effort=effort, rename=names, unreadable=how
+                )
+            return classifier.learn(
+                photos,
+                test=test,
+                effort=effort,
+                rename=names,
+                resume=resume,
+                discard=discard,
+                report=False if no_report else report or True,
+                unreadable=how,
+                quiet=quiet,
+            )
+
+        done = _asking(carry_out, names)
+    if as_json:
+        _print_json(done.to_dict())
+    else:
+        _line(done.text())
+
+
+def predict(
+    model: Model,
+    images: Annotated[
+        list[str], typer.Argument(metavar="IMAGES…", help="Files, folders or '*.jpg' patterns.")
+    ],
+    top: Annotated[int, typer.Option(min=1, help="Classes to name for each image.")] = 3,
+    unknown_threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Call an image unknown above this score.")
+    ] = 0.95,
+    as_json: AsJson = False,
+    csv: Annotated[Path | None, typer.Option(help="Write the answers to this file.")] = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Images at a time; it does not change any answer.")
+    ] = 32,
+    version: Annotated[int | None, typer.Option(help="Ask this version.")] = None,
+) -> None:
+    """Say what is in pictures.
+
+    An image that cannot be read gets an error in place of an answer; then the exit code is 1.
+
+    `hashprompt predict birds/ garden.jpg other/*.jpg --json`
+    """
+    _refuse_both("--json", as_json, "--csv", csv is not None)
+    with _warnings_in_words():
+        answers = _existing(model).predict(
+            images, unknown_threshold=unknown_threshold, version=version, batch_size=batch_size
+        )
+    if csv:
+        write_atomically(csv, to_csv(answers, top).encode())
+        _line(f"{len(answers)} answers: {csv}")
+    elif as_json:
+        typer.echo(to_json(answers, top))
+    else:
+        _show_answers(answers, top)
+    failed = sum(answer.error is not None for answer in answers)
+    if failed:
+        errors.print(f"[red]{failed} of {len(answers)} images could not be read.[/red]")
+        raise typer.Exit(1)
+
+
+def history(model: Model, as_json: AsJson = False) -> None:
+    """List the versions: what was learned when, accuracy, classes, size."""
+    rows = _existing(model).history()
+    if as_json:
+        _print_json(rows)
+        return
+    line = _line_of_descent(rows)
+    # Folded: a name that is too long for the column must come out whole.
+    source, classes = Column("learned", overflow="fold"), Column("new classes", overflow="fold")
+    right = [Column(name, justify="right") for name in ("classes", "photos", "accuracy", "size")]
+    table = Table("", "version", "when", source, classes, *right, box=None, pad_edge=False)
+    for row in rows:
+        accuracy = row["accuracy"]
+        table.add_row(
+            "→" if row["current"] else "",
+            str(row["version"]),
+            f"{datetime.fromisoformat(row['created']).astimezone():%Y-%m-%d %H:%M}",
+            escape(row["source"]),
+            escape(_classes_in_words(row)),
+            str(row["classes"]),
+            f"{row['photos']:,}",
+            "not tested" if accuracy is None else f"{accuracy:.1f} %",
+            _megabytes(row["bytes"]),
+            style="bold" if row["current"] else None if row["version"] in line else "dim",
+        )
+    console.print(table)
+    undone = [row["version"] for row in rows if row["version"] not in line]
+    if undone:
+        _line(f"Undone, but kept: {_listed(undone)}; hashprompt undo {model} --to {undone[-1]}")
+    damaged = set(Store(model.expanduser()).numbers()) - {row["version"] for row in rows}
+    if damaged:
+        _warn(f"Damaged, and left out here: version {_listed(sorted(damaged))}.")
+
+
+def undo(
+    model: Model,
+    to: Annotated[
+        int | None, typer.Option(help="Any version in `history`; default: the one before.")
+    ] = None,
+) -> None:
+    """Go back to the version before the last learn, exactly, or to any other.
+
+    Nothing is deleted: the version that is left stays in `history`.
+    """
+    # Not through the classifier, which does not open when its current version is damaged.
+    store = Store(model.expanduser())
+    left = store.current()
+    version = store.go_to(to)
+    known = len(version.info["classes"])
+    _line(
+        f"{model} is version {version.number} now (learned {version.info['source']}, knows "
+        f"{known} classes)."
+    )
+    if left != version.number:
+        _line(f"Version {left} is kept: hashprompt undo {model} --to {left}")
+
+
+def diff(
+    model: Model,
+    old: Annotated[int, typer.Argument(metavar="V1", help="A version.")],
+    new: Annotated[int, typer.Argument(metavar="V2", help="Another one.")],
+    as_json: AsJson = False,
+) -> None:
+    """Say what differs between two versions."""
+    found = _existing(model).diff(old, new)
+    if as_json:
+        _print_json(found)
+        return
+    table = Table("class", f"version {old}", f"version {new}", "change", "photos", box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    added, removed, photos = (
+        found[k] for k in ("classes_added", "classes_removed", "images_added")
+    )
+    same = 0
+    for name, accuracy in found["accuracy"].items():
+        if not (accuracy["change"] or photos.get(name) or name in [*added, *removed]):
+            same += 1
+            continue
+        cells = [_percent(accuracy[k]) for k in ("old", "new")]
+        change = "new" if name in added else "gone" if name in removed else ""
+        if not change and accuracy["change"] is not None:
+            change = f"{accuracy['change']:+.1f}"
+        style = "red" if (accuracy["change"] or 0) < 0 else None
+        table.add_row(escape(name), *cells, change, f"{photos.get(name, 0):+}", style=style)
+    if table.rows:
+        console.print(table)
+    if same:
+        _line(f"{same} classes are the same.")
+    _line(
+        f"Classes: {len(added)} new, {len(removed)} gone. Size: "
+        f"{_megabytes(found['bytes']['new'])} ({found['bytes']['change'] / 1e6:+.1f} MB). "
+        f"Temperature: {' → '.join(_short(t) for t in found['temperature'])}."
+    )
+    for name, (before, after) in found["options"].items():
+        _line(f"Option {name}: {before} → {after}")
+
+
+def export(
+    model: Model,
+    target: Annotated[Path, typer.Argument(help="A new folder.")],
+    version: Annotated[int | None, typer.Option(help="Default: the current one.")] = None,
+    backbone: Annotated[
+        bool, typer.Option("--backbone/--no-backbone", help="Copy the backbone's weights too.")
+    ] = True,
+) -> None:
+    """Copy one version into a folder that works on another machine."""
+    folder = _existing(model).export(target, version, backbone)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    _line(f"Exported to {folder} ({_megabytes(size)}). Ask it: hashprompt predict {folder} IMAGES")
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the program."""
+    for command in (learn, predict, history, undo, diff, export):
+        app.command(rich_help_panel="Own photos")(command)
+
+
+# Opening and asking back. --------------------------------------------------------------------
+
+
+def _existing(model: Path) -> ContinualClassifier:
+    Store(model.expanduser()).header()  # a mistyped path is an error, not a new classifier
+    return ContinualClassifier(model)
+
+
+def _asking(carry_out: Callable[[dict[str, str]], T], rename: dict[str, str]) -> T:
+    """Do something that needs to know which class names mean the same; on a terminal, ask."""
+    while True:
+        try:
+            return carry_out(rename)
+        except SimilarNames as question:
+            if not sys.stdin.isatty():
+                raise
+            answers = dict(_answer(question, *pair) for pair in question.pairs)
+            if answers.items() <= rename.items():
+                raise
+            rename = {**rename, **answers}
+
+
+def _answer(question: SimilarNames, given: str, known: str) -> tuple[str, str]:
+    forms = [unicodedata.normalize("NFC", name.strip()) for name in (given, known)]
+    look_alike = forms[0] == forms[1]
+    shown = [ascii(name) if look_alike else f"`{name}`" for name in (given, known)]
+    if typer.confirm(f"Is {shown[0]} the same class as {shown[1]}?", None, err=True):
+        return given, known
+    if look_alike:  # two classes that nobody could tell apart by their names
+        raise question
+    return given, given
+
+
+def _refuse_both(first: str, one: bool, second: str, other: bool) -> None:
+    if one and other:
+        raise UserError(f"Give {first} or {second}, not both.")
+
+
+@contextmanager
+def _warnings_in_words() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: _warn(str(message))
+        yield
+
+
+# Printing. -----------------------------------------------------------------------------------
+
+
+def _show_answers(answers: Sequence[Answer], top: int) -> None:
+    file = Column("file", overflow="fold")
+    sure, unknown = Column("how sure", justify="right"), Column("unknown", justify="right")
+    table = Table(file, "answer", sure, unknown, "next best", box=None, pad_edge=False)
+    for answer in answers:
+        name = escape(answer.name)
+        if answer.error is not None:
+            table.add_row(name, "error", style="red")
+            continue
+        others = ", ".join(f"{other} {_share(p)}" for other, p in answer.top(top)[1:])
+        said = escape(str(answer.label))
+        said = f"[yellow]unknown[/yellow], most like {said}" if answer.is_unknown else said
+        sure_cell, unknown_cell = _share(answer.confidence), f"{answer.unknown:.2f}"
+        table.add_row(name, said, sure_cell, unknown_cell, escape(others))
+    console.print(table)
+    for answer in answers:  # in full: reasons are long for a column
+        if answer.error is not None:
+            console.print(escape(str(answer)), style="red", highlight=False, soft_wrap=True)
+    if len(answers) == 1 and answers[0].reminds_of:
+        near = dict.fromkeys(f"{r['class']} from {r['learned']}" for r in answers[0].reminds_of)
+        _line(f"Reminds of {', '.join(near)}.")
+
+
+def _classes_in_words(row: dict[str, Any]) -> str:
+    new, again = row["new_classes"], row["known_classes"]
+    text = ", ".join(new[:NAMED]) + (f" and {len(new) - NAMED} more" if len(new) > NAMED else "")
+    more = f"more of {len(again)} known" if again else ""
+    return "; ".join(part for part in (text, more) if part)
+
+
+def _line_of_descent(rows: list[dict[str, Any]]) -> set[int]:
+    """The current version and those it was learned from."""
+    parents = {row["version"]: row["parent"] for row in rows}
+    line: set[int] = set()
+    number = next((row["version"] for row in rows if row["current"]), None)
+    while number is not None:
+        line.add(number)
+        number = parents.get(number)
+    return line
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f} %"
+
+
+def _share(probability: float) -> str:
+    return f"{100 * probability:.0f} %"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+def _short(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+def _warn(text: str) -> None:
+    errors.print(f"[yellow]Warning:[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def _line(text: str) -> None:
+    # As it is, to be copied: no markup, no colours, no wrapping of paths.
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -364,7 +364,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
     def _answer(self, opened: _Open, asked: list[Question], threshold: float) -> list[Answer]:
         readable = [q.image for q in asked if q.image is not None]
         if not readable:
-            return [Answer.failed(q.name, q.error or "") for q in asked]
+            return [Answer(q.name, error=q.error) for q in asked]
         learner, info = opened.learner, opened.learner.info
         said = learner.ask(PhotoBatch(readable))
         chances = learner.probabilities(said.logits).tolist()
@@ -373,7 +373,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         answers, row = [], 0
         for question in asked:
             if question.image is None:
-                answers.append(Answer.failed(question.name, question.error or ""))
+                answers.append(Answer(question.name, error=question.error))
                 continue
             ranked = sorted(zip(info["classes"], chances[row], strict=True), key=lambda p: -p[1])
             best = ranked[0][0]

@@ -112,11 +112,21 @@ def usage_per_task(result: ResultData) -> Figure | None:
     """Share of each expert in the activations of each task (Figure 3 b/c of the paper)."""
     if not result.get("usage"):
         return None
-    counts = np.array(result["usage"], dtype=float)  # (T, N)
-    axes = new_axes("Use of the experts by each task", "expert", "while learning task")
+    return figure_of(usage_map(result["usage"], "task"))
+
+
+def usage_map(usage: list[list[int]], row: str) -> Axes:
+    """Share of each expert (column) in the activations counted in each row.
+
+    Args:
+        usage: (T, N) activations.
+        row: what a row stands for, `task` or `learn`.
+    """
+    counts = np.array(usage, dtype=float)
+    axes = new_axes(f"Use of the experts by each {row}", "expert", f"while learning {row}")
     shares = 100 * counts / counts.sum(axis=1, keepdims=True).clip(min=1)
-    _heat_map(axes, shares, 0.0, float(shares.max()), label="% of the task's activations")
-    return figure_of(axes)
+    _heat_map(axes, shares, 0.0, float(shares.max()), label=f"% of the {row}'s activations")
+    return axes
 
 
 def usage_overall(result: ResultData) -> Figure | None:

@@ -1,18 +1,16 @@
 """One self-contained page per run: headline numbers, figures, protocol, how to reproduce it."""
 
-import base64
-import json
 import shlex
 from collections.abc import Iterable, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from hashprompt.engine.checkpoint import write_atomically
 from hashprompt.report import ResultData, read_result
 from hashprompt.report.figures import FIGURES, render
+from hashprompt.report.markup import card, figure, make_page, pairs, plain, section, table, warning
 
 METRICS = {
     "FAA": "Final average accuracy: the mean over all tasks, after the last one. Higher is better.",
@@ -40,46 +38,6 @@ CAPTIONS = {
     "timings": "Seconds each phase took, per task, on the machine of this run.",
 }
 
-PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>
-:root { color-scheme: light dark; --ink: #1d2126; --soft: #5c6570; --paper: #f4f5f7;
-  --card: #ffffff; --line: #dde1e6; --accent: #0072b2; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --soft: #a2abb6;
-  --paper: #121417; --card: #1c1f24; --line: #343a42; --accent: #56b4e9; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 1120px; background: var(--paper);
-  color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
-h1 { margin: 0; font-size: 1.7rem; } h2 { margin: 2.5rem 0 .8rem; font-size: 1.2rem; }
-.lead { margin: .2rem 0 1.5rem; color: var(--soft); }
-.grid { display: grid; gap: 1rem; }
-.metrics { grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); }
-.columns { grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); }
-.card, figure { margin: 0; padding: 1rem; background: var(--card);
-  border: 1px solid var(--line); border-radius: 10px; }
-.card b { display: block; font-size: 2.2rem; line-height: 1.2; color: var(--accent); }
-.card p, figcaption { margin: .3rem 0 0; color: var(--soft); font-size: .88rem; }
-.warning { margin-bottom: 1rem; border-left: 5px solid #d55e00; }
-img { display: block; width: 100%; height: auto; }
-table { border-collapse: collapse; min-width: 60%; } .scroll { overflow-x: auto; }
-th, td { padding: .3rem .9rem .3rem 0; text-align: left; vertical-align: top;
-  border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
-th { font-weight: 600; white-space: nowrap; } td { font-variant-numeric: tabular-nums; }
-pre { margin: 0; padding: 1rem; white-space: pre-wrap; background: var(--card);
-  border: 1px solid var(--line); border-radius: 10px; }
-summary { cursor: pointer; }
-</style>
-</head>
-<body>
-$body
-</body>
-</html>
-""")
-
 
 def write_report(run_dir: Path) -> Path:
     """Write figures/*.png and report.html beside result.json; the path of the page."""
@@ -90,7 +48,7 @@ def write_report(run_dir: Path) -> Path:
         dark = render(partial(draw, result), dark=True)
         if light and dark:
             write_atomically(run_dir / "figures" / f"{name}.png", light)
-            figures.append(_figure(name, light, dark))
+            figures.append(figure(light, dark, name.replace("_", " "), CAPTIONS[name]))
     page = run_dir / "report.html"
     write_atomically(page, render_page(result, figures).encode())
     return page
@@ -111,18 +69,18 @@ def render_page(result: ResultData, figures: Iterable[str]) -> str:
         _legacy_warning(result["protocol"].get("legacy")),
         f'<div class="grid metrics">{"".join(_metrics(result["metrics"]))}</div>',
         f'<h2>Figures</h2>\n<div class="grid columns">{"".join(figures)}</div>',
-        _section("Reproduce", f"<pre>{escape(reproduce_command(config))}</pre>"),
-        _section("Protocol", _pairs(result["protocol"])),
+        section("Reproduce", f"<pre>{escape(reproduce_command(config))}</pre>"),
+        section("Protocol", pairs(result["protocol"])),
         '<div class="grid columns"><div>',
-        _section("Options", _pairs(config.get("options"))),
+        section("Options", pairs(config.get("options"))),
         "</div><div>",
-        _section("Images through the backbone", _pairs(result.get("passes"))),
-        _section("Versions", _pairs(result.get("versions"))),
+        section("Images through the backbone", pairs(result.get("passes"))),
+        section("Versions", pairs(result.get("versions"))),
         "</div></div>",
-        _section("Accuracy in numbers", _matrix(result["accuracy"])),
-        _section("Diagnostics per task", _records(result.get("diagnostics"))),
+        section("Accuracy in numbers", _matrix(result["accuracy"])),
+        section("Diagnostics per task", _records(result.get("diagnostics"))),
     ]
-    return PAGE.substitute(title=escape(title), body="\n".join(filter(None, parts)))
+    return make_page(title, parts)
 
 
 def reproduce_command(config: dict[str, Any]) -> str:
@@ -133,7 +91,7 @@ def reproduce_command(config: dict[str, Any]) -> str:
         if config.get(name) is not None
     ]
     options = [
-        f"--set {shlex.quote(f'{name}={_plain(value)}')}"
+        f"--set {shlex.quote(f'{name}={plain(value)}')}"
         for name, value in config.get("options", {}).items()
     ]
     return " ".join(["hashprompt run", *flags, *options])
@@ -143,37 +101,16 @@ def _metrics(metrics: dict[str, float | None]) -> Iterable[str]:
     for name, meaning in METRICS.items():
         value = metrics.get(name)
         number = "–" if value is None else f"{value:.2f}"
-        yield f'<div class="card">{name}<b>{number}</b><p>{meaning}</p></div>\n'
-
-
-def _figure(name: str, light: bytes, dark: bytes) -> str:
-    return (
-        f'<figure><picture><source srcset="{_data_url(dark)}" '
-        f'media="(prefers-color-scheme: dark)"><img src="{_data_url(light)}" '
-        f'alt="{name.replace("_", " ")}"></picture>'
-        f"<figcaption>{CAPTIONS[name]}</figcaption></figure>\n"
-    )
-
-
-def _data_url(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+        yield card(name, number, meaning)
 
 
 def _legacy_warning(switches: Sequence[str] | None) -> str:
     if not switches:
         return ""
-    return (
-        f'<div class="card warning">Legacy switches were on: {escape(", ".join(switches))}. '
-        "These numbers repeat a published flaw and do not compare with those of other runs.</div>"
+    return warning(
+        f"Legacy switches were on: {', '.join(switches)}. "
+        "These numbers repeat a published flaw and do not compare with those of other runs."
     )
-
-
-def _section(title: str, content: str) -> str:
-    return f"<h2>{title}</h2>\n{content}" if content else ""
-
-
-def _pairs(values: dict[str, Any] | None) -> str:
-    return _table([], [[name, value] for name, value in (values or {}).items()])
 
 
 def _matrix(accuracy: list[list[float | None]]) -> str:
@@ -181,38 +118,16 @@ def _matrix(accuracy: list[list[float | None]]) -> str:
     rows = [
         [i + 1, *("" if a is None else f"{a:.2f}" for a in row)] for i, row in enumerate(accuracy)
     ]
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def _records(records: list[dict[str, Any]] | None) -> str:
     names = list(dict.fromkeys(name for record in records or [] for name in record))
     rows = [[_number(record.get(name), name) for name in names] for record in records or []]
-    return _table(names, rows)
+    return table(names, rows)
 
 
 def _number(value: Any, name: str) -> Any:
     if name == "task":
         return value + 1
     return f"{value:.4g}" if isinstance(value, float) else "" if value is None else value
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    if not rows:
-        return ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    body = "".join(
-        f"<tr><th>{escape(_plain(first))}</th>{''.join(f'<td>{_cell(v)}</td>' for v in rest)}</tr>"
-        for first, *rest in rows
-    )
-    return f'<div class="card scroll"><table><tr>{head}</tr>{body}</table></div>'
-
-
-def _cell(value: Any) -> str:
-    text = f"{value:,}" if type(value) is int else _plain(value)
-    if len(text) <= 100:
-        return escape(text)
-    return f"<details><summary>{escape(text[:90])}…</summary>{escape(text)}</details>"
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pictures import NAMES, QUICK, write_photos
 
 from hashprompt import ContinualClassifier
-from pictures import NAMES, QUICK, write_photos
+
 
 @pytest.fixture(scope="session")
 def spring(tmp_path_factory: pytest.TempPathFactory) -> Path:

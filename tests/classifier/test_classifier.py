@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pictures import NAMES, QUICK, stripes, write_photos
 from PIL import Image
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.backbone import load_backbone
 from hashprompt.classifier import learning
-from pictures import NAMES, QUICK, stripes, write_photos
 
 Make = Callable[..., ContinualClassifier]
 
@@ -75,9 +75,7 @@ def test_answers_do_not_depend_on_the_batch(taught: ContinualClassifier, spring:
             assert many.unknown == pytest.approx(one.unknown, abs=1e-4)
 
 
-def test_all_forms_of_one_picture_get_one_answer(
-    taught: ContinualClassifier, spring: Path
-) -> None:
+def test_all_forms_of_one_picture_get_one_answer(taught: ContinualClassifier, spring: Path) -> None:
     path = spring / "cedar" / "0-3.png"
     pixels = np.asarray(Image.open(path).convert("RGB"))
     forms = [path, str(path), path.read_bytes(), Image.open(path), pixels]
@@ -128,7 +126,9 @@ def test_undo_and_learn_again_gives_the_same_version(
     assert all(torch.equal(v, first[k]) for k, v in tensors_of(classifier).items())
 
 
-def test_old_private_state_stays_and_the_backbone_too(make: Make, spring: Path, summer: Path) -> None:
+def test_old_private_state_stays_and_the_backbone_too(
+    make: Make, spring: Path, summer: Path
+) -> None:
     classifier = make()
     classifier.learn(spring, report=False, quiet=True)
     old = tensors_of(classifier)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from pictures import QUICK
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.classifier import learning
 from hashprompt.engine import checkpoint
-from pictures import QUICK
 
 Make = Callable[..., ContinualClassifier]
 

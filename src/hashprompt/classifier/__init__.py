@@ -304,7 +304,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
             home = self._store.folder.resolve()
             where = home.with_name(f"{home.name}-reports") if report is True else Path(report)
             pictures = confused_photos(tested, version.info["classes"])
-            page = write_page(changes, pictures, where / f"version-{version.number:04d}.html")
+            file = where / f"version-{version.number:04d}.html"
+            page = write_page(changes, pictures, file, home.name)
         return Learned(version.number, changes, page)
 
     # Asking. -------------------------------------------------------------------------------
@@ -446,9 +447,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         """What differs between two versions."""
         return difference(self._store.version(old), self._store.version(new))
 
-    def export(
-        self, target: str | Path, version: int | None = None, backbone: bool = True
-    ) -> Path:
+    def export(self, target: str | Path, version: int | None = None, backbone: bool = True) -> Path:
         """One version as a folder that opens on another machine, without paths of photos."""
         extra: dict[str, Path] = {}
         if backbone:
@@ -469,12 +468,12 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         names = [int(c) for c in info["classes"]] if info["integer_labels"] else info["classes"]
         return np.array(sorted(names))
 
-    def partial_fit(self, X: Any, y: Sequence[Any], classes: Any = None) -> "ContinualClassifier":  # noqa: N803
+    def partial_fit(self, X: Any, y: Sequence[Any], classes: Any = None) -> "ContinualClassifier":
         """Learn images X with labels y, on top of what is known."""
         self.learn(X, labels=y, report=False, quiet=True)
         return self
 
-    def fit(self, X: Any, y: Sequence[Any]) -> "ContinualClassifier":  # noqa: N803
+    def fit(self, X: Any, y: Sequence[Any]) -> "ContinualClassifier":
         """Learn from nothing, as scikit-learn's loops expect."""
         if not self._store.is_new:
             if self.folder is not None:
@@ -485,7 +484,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
             self.__init__(**self.get_params())  # type: ignore[misc]
         return self.partial_fit(X, y)
 
-    def score(self, X: Any, y: Sequence[Any], sample_weight: Any = None) -> float:  # noqa: N803
+    def score(self, X: Any, y: Sequence[Any], sample_weight: Any = None) -> float:
         """Share of right answers."""
         answers, _ = self._answers(X, 1.0, None, 32)
         _raise_first(answers)

@@ -39,8 +39,8 @@ FAMILY: dict[str, Variant] = {
     "L2P, batchwise": ("l2p", "paper", {"batchwise_prompt": True, "eval_batch_size": 128}),
 }
 # On real images prompts are cut as HiDe-Prompt's are, from 20 to 8, since ViT-Ti at 112 pixels has
-# 50 tokens. Rates (times batch/256) and CPG's temperature were chosen among two to three on held-out
-# training images of two small tasks; docs/results/family.md has the numbers.
+# 50 tokens. Rates (times batch/256) and CPG's temperature were chosen among two or three on
+# held-out training images of two small tasks; docs/results/family.md has the numbers.
 KEYED = {"lr": 0.2, "head_lr_scale": 0.05}  # keys need a high rate, the head a low one
 REAL: dict[str, dict[str, Any]] = {
     "l2p": {"lr": 0.01, "head_lr_scale": 1.0, "prompt_length": 4},

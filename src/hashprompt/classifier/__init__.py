@@ -26,7 +26,8 @@ from hashprompt.classifier.choices import (
 )
 from hashprompt.classifier.learner import Learner, Setup, reading_size, weights_file
 from hashprompt.classifier.learning import TEST, Job, Learning, confused_photos, fingerprint
-from hashprompt.classifier.questions import Answer, Question, questions
+from hashprompt.classifier.questions import Answer, Question
+from hashprompt.classifier.questions import questions as questions_in
 from hashprompt.classifier.store import Store, Version, difference
 from hashprompt.data.photos import PhotoBatch
 from hashprompt.errors import UserError
@@ -45,7 +46,11 @@ class Learned:
 
     def text(self) -> str:
         told = self.changes.text()
-        return f"{told}\nReport (it holds pictures): {self.report}" if self.report else told
+        return (
+            f"{told}\nReport, with pictures of confused photos: {self.report}"
+            if self.report
+            else told
+        )
 
     def to_dict(self) -> dict[str, Any]:
         report = str(self.report) if self.report else None
@@ -352,7 +357,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         if not 0 <= threshold <= 1:
             raise UserError(f"unknown_threshold={threshold}: expected a share between 0 and 1.")
         opened = self._version(version)
-        asked, kind = questions(what, short_side=opened.learner.setup.short_side)
+        asked, kind = questions_in(what, short_side=opened.learner.setup.short_side)
         answers: list[Answer] = []
         waiting: list[Question] = []
         for question in asked:

@@ -15,7 +15,7 @@ class GaussianHead(Pipeline):
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         plain = self.backbone(images) if plain is None else plain
-        task, guess = self.infer_task(plain)
         if self.config.align == "sgd":
-            return Prediction(self.head(plain), task, guess)
-        return Prediction(self._plain_classes(plain), task, guess)
+            return Prediction(self.head(plain), *self.infer_task(plain))
+        scores = self.discriminant("plain").scores(plain)
+        return Prediction(self.cells.to_classes(scores), *self.infer_task(plain, scores))

@@ -217,28 +217,38 @@ class Pipeline(Method):
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         tokens = self.backbone.embed(images)  # shared by both passes
         plain = self.backbone.encode(tokens) if plain is None else plain
-        task, guess = self.infer_task(plain)
+        scores = self._plain_scores(plain)
+        task, guess = self.infer_task(plain, scores)
         features = self.prompted(tokens, task)
         if self.config.align == "sgd":
             logits = self.head(features)
         else:
             logits = self.cells.to_classes(self.discriminant("prompted").scores(features))
         for voter in self.config.voters:
-            own = self.head(features) if voter == "head" else self._plain_classes(plain)
+            own = self.head(features) if voter == "head" else self.cells.to_classes(scores)
             logits = logits.log_softmax(1) + own.log_softmax(1)
         return Prediction(logits, task, guess)
 
-    def _plain_classes(self, plain: Tensor) -> Tensor:
-        return self.cells.to_classes(self.discriminant("plain").scores(plain))
+    def _plain_scores(self, plain: Tensor) -> Tensor:
+        """Scores of the cells (B, M) for plain features; empty (B, 0) where nobody asks."""
+        if self.config.tii == "discriminant" or "plain" in self.config.voters:
+            return self.discriminant("plain").scores(plain)
+        return plain[:, :0]
 
-    def infer_task(self, plain: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The task of each image (B,) from its plain feature (B, D), and the class behind it."""
+    def infer_task(
+        self, plain: Tensor, scores: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The task of each image (B,) and the class behind it.
+
+        Args:
+            plain: (B, D) plain features.
+            scores: (B, M) of their discriminant, where they are known already.
+        """
+        scores = self._plain_scores(plain) if scores is None else scores
         if self.config.tii == "sgd":
             scores = self.tii(plain)
             if self.config.tii_target == "task":
                 return scores.argmax(1), None
-        else:
-            scores = self.discriminant("plain").scores(plain)
         cell = scores.argmax(1)
         return self.cells.task[cell], self.cells.label[cell]
 

@@ -29,15 +29,17 @@ class Discriminant:
         lower = torch.linalg.cholesky(matrices)
         # L⁻¹ once: every image then costs one matrix product per cell.
         self.whiten = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
+        self.centres = torch.einsum(
+            "mij,mj->mi", self.whiten.expand(len(means), -1, -1), self.means
+        )
         self.log_det = 2 * lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def scores(self, features: Tensor) -> Tensor:
         """Log density (B, M) of features (B, D) under every cell, up to a shared constant."""
         features = features.double()
         if len(self.whiten) == 1:
-            white, centres = features @ self.whiten[0].T, self.means @ self.whiten[0].T
-            distance = torch.cdist(white, centres, compute_mode="donot_use_mm_for_euclid_dist")
+            white = features @ self.whiten[0].T
+            distance = torch.cdist(white, self.centres, compute_mode="donot_use_mm_for_euclid_dist")
             return (-0.5 * (distance.square() + self.log_det)).float()
-        offset = torch.einsum("mij,mj->mi", self.whiten, self.means)  # (M, D)
-        white = torch.einsum("mij,bj->mbi", self.whiten, features) - offset[:, None]
+        white = torch.einsum("mij,bj->mbi", self.whiten, features) - self.centres[:, None]
         return (-0.5 * (white.square().sum(-1).T + self.log_det)).float()

@@ -11,10 +11,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its threads
 import numpy as np
 import pytest
 import torch
+from pictures import CLASSES, stripes
 
 from hashprompt import benchmark
 from hashprompt.cli.app import main
-from pictures import CLASSES, stripes
 
 TRAIN_EACH, TEST_EACH = 8, 4
 # Two steps an epoch, so that a run can be cut off inside one.

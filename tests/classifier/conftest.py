@@ -1,13 +1,14 @@
 """Folders of striped pictures, and a classifier that learns them in about a second."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pictures import NAMES, QUICK, write_photos
 
 from hashprompt import ContinualClassifier
-from pictures import NAMES, QUICK, write_photos
+
 
 @pytest.fixture(scope="session")
 def spring(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -34,10 +35,10 @@ def make(tmp_path: Path) -> Callable[..., ContinualClassifier]:
 @pytest.fixture(scope="session")
 def taught(
     spring: Path, summer: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ContinualClassifier]:
+) -> ContinualClassifier:
     """A classifier of two versions that tests only ask."""
     folder = tmp_path_factory.mktemp("taught") / "trees"
     classifier = ContinualClassifier(folder, backbone="nano", **QUICK)
     for photos in (spring, summer):
         classifier.learn(photos, report=False, quiet=True)
-    yield classifier
+    return classifier

@@ -27,7 +27,9 @@ def test_temperature_is_the_one_that_labels_were_drawn_with() -> None:
     labels = torch.multinomial((logits / 4).softmax(1), 1, generator=generator)[:, 0]
     found = fit_temperature(logits, labels)
     assert found == pytest.approx(4, rel=0.05)
-    losses = [float(F.cross_entropy(logits / t, labels)) for t in (found, 0.95 * found, 1.05 * found)]
+    losses = [
+        float(F.cross_entropy(logits / t, labels)) for t in (found, 0.95 * found, 1.05 * found)
+    ]
     assert losses[0] == min(losses)
 
 

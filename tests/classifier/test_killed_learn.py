@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from pictures import QUICK
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.classifier import learning
 from hashprompt.engine import checkpoint
-from pictures import QUICK
 
 Make = Callable[..., ContinualClassifier]
 
@@ -117,7 +117,8 @@ def test_other_photos_wait_until_the_unfinished_learn_is_settled(
             classifier.learn(spring, report=False, quiet=True)
     with pytest.raises(UserError, match="unfinished learn") as error:
         make().learn(summer, report=False, quiet=True)
-    assert "--resume" in str(error.value) and "--discard" in str(error.value)
+    assert "--resume" in str(error.value)
+    assert "--discard" in str(error.value)
     learned = make().learn(summer, discard=True, report=False, quiet=True)
     assert learned.changes.summary()["new_classes"] == ["ash", "date", "elm"]
     with pytest.raises(UserError, match="no unfinished learn"):

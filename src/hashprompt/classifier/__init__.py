@@ -26,7 +26,8 @@ from hashprompt.classifier.choices import (
 )
 from hashprompt.classifier.learner import Learner, Setup, reading_size, weights_file
 from hashprompt.classifier.learning import TEST, Job, Learning, confused_photos, fingerprint
-from hashprompt.classifier.questions import Answer, Question, questions
+from hashprompt.classifier.questions import Answer, Question
+from hashprompt.classifier.questions import questions as questions_in
 from hashprompt.classifier.store import Store, Version, difference
 from hashprompt.data.photos import PhotoBatch
 from hashprompt.errors import UserError
@@ -45,7 +46,11 @@ class Learned:
 
     def text(self) -> str:
         told = self.changes.text()
-        return f"{told}\nReport (it holds pictures): {self.report}" if self.report else told
+        return (
+            f"{told}\nReport, with pictures of confused photos: {self.report}"
+            if self.report
+            else told
+        )
 
     def to_dict(self) -> dict[str, Any]:
         report = str(self.report) if self.report else None
@@ -304,7 +309,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
             home = self._store.folder.resolve()
             where = home.with_name(f"{home.name}-reports") if report is True else Path(report)
             pictures = confused_photos(tested, version.info["classes"])
-            page = write_page(changes, pictures, where / f"version-{version.number:04d}.html")
+            file = where / f"version-{version.number:04d}.html"
+            page = write_page(changes, pictures, file, home.name)
         return Learned(version.number, changes, page)
 
     # Asking. -------------------------------------------------------------------------------
@@ -351,7 +357,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         if not 0 <= threshold <= 1:
             raise UserError(f"unknown_threshold={threshold}: expected a share between 0 and 1.")
         opened = self._version(version)
-        asked, kind = questions(what, short_side=opened.learner.setup.short_side)
+        asked, kind = questions_in(what, short_side=opened.learner.setup.short_side)
         answers: list[Answer] = []
         waiting: list[Question] = []
         for question in asked:
@@ -446,9 +452,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         """What differs between two versions."""
         return difference(self._store.version(old), self._store.version(new))
 
-    def export(
-        self, target: str | Path, version: int | None = None, backbone: bool = True
-    ) -> Path:
+    def export(self, target: str | Path, version: int | None = None, backbone: bool = True) -> Path:
         """One version as a folder that opens on another machine, without paths of photos."""
         extra: dict[str, Path] = {}
         if backbone:
@@ -469,12 +473,12 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         names = [int(c) for c in info["classes"]] if info["integer_labels"] else info["classes"]
         return np.array(sorted(names))
 
-    def partial_fit(self, X: Any, y: Sequence[Any], classes: Any = None) -> "ContinualClassifier":  # noqa: N803
+    def partial_fit(self, X: Any, y: Sequence[Any], classes: Any = None) -> "ContinualClassifier":
         """Learn images X with labels y, on top of what is known."""
         self.learn(X, labels=y, report=False, quiet=True)
         return self
 
-    def fit(self, X: Any, y: Sequence[Any]) -> "ContinualClassifier":  # noqa: N803
+    def fit(self, X: Any, y: Sequence[Any]) -> "ContinualClassifier":
         """Learn from nothing, as scikit-learn's loops expect."""
         if not self._store.is_new:
             if self.folder is not None:
@@ -485,7 +489,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
             self.__init__(**self.get_params())  # type: ignore[misc]
         return self.partial_fit(X, y)
 
-    def score(self, X: Any, y: Sequence[Any], sample_weight: Any = None) -> float:  # noqa: N803
+    def score(self, X: Any, y: Sequence[Any], sample_weight: Any = None) -> float:
         """Share of right answers."""
         answers, _ = self._answers(X, 1.0, None, 32)
         _raise_first(answers)

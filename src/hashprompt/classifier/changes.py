@@ -17,7 +17,7 @@ class ClassChange:
     training: int  # photos, of all learns
     tested: int
     before: float | None
-    after: float | None
+    after: float | None  # on the photos of `before`; for a class without any, on all
 
     @property
     def lost(self) -> float:
@@ -40,23 +40,22 @@ class Changes:
         known = set(self.old["classes"]) if self.old else set()
         rows = []
         for name in self.info["classes"]:
-            right, tested = self.info["accuracy"][name]
-            earlier = self.info["before"].get(name)
+            now, earlier = self.info["accuracy"][name], self.info["before"].get(name)
             rows.append(
                 ClassChange(
                     name,
                     name not in known,
                     self.info["images"][name][0],
-                    tested,
+                    now[1],
                     percent(*earlier) if earlier else None,
-                    percent(right, tested),
+                    percent(*self.info["after"].get(name, now)),
                 )
             )
         return rows
 
-    def accuracy(self, which: str = "accuracy", among: set[str] | None = None) -> float | None:
-        """Over all held-out photos that could be asked, `accuracy` after or `before` the learn."""
-        counts = [v for name, v in self.info[which].items() if among is None or name in among]
+    def accuracy(self, which: str = "accuracy") -> float | None:
+        """Over held-out photos: `accuracy` on all there are, `before` and `after` on old ones."""
+        counts = self.info[which].values()
         return percent(sum(c[0] for c in counts), sum(c[1] for c in counts))
 
     def summary(self) -> dict[str, Any]:
@@ -110,7 +109,7 @@ class Changes:
         old = {row.name for row in rows if not row.is_new}
         before = self.accuracy("before")
         if old and before is not None:
-            after = self.accuracy(among={*self.info["before"]})
+            after = self.accuracy("after")
             lines.append(
                 f"Old classes: {before:.1f} % before, {after:.1f} % after, on the photos held out "
                 "then."

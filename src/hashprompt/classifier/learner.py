@@ -152,9 +152,9 @@ def find_backbone(folder: Path, about: Mapping[str, Any]) -> str:
     if elsewhere.is_file():
         return f"{prefix}{elsewhere}"
     raise UserError(
-        f"The backbone of {folder} is not here: no file {file}, and none of that name in the folder "
-        "that HASHPROMPT_WEIGHTS names. Give the file as backbone (`--backbone FILE`), or export "
-        "the classifier with its backbone."
+        f"The backbone of {folder} is not here: no file {file}, and none of that name in the "
+        "folder that HASHPROMPT_WEIGHTS names. Give the file as backbone (`--backbone FILE`), or "
+        "export the classifier with its backbone."
     )
 
 

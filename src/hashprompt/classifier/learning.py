@@ -216,21 +216,23 @@ class Learning:
     def _compare(self) -> dict[str, Any]:
         """Right answers by class, before and after, and what is taken for what."""
         names = self.classes
-        accuracy, before = {c: [0, 0] for c in names}, {c: [0, 0] for c in names}
+        accuracy, before, after = ({c: [0, 0] for c in names} for _ in range(3))
         confused: Counter[tuple[str, str]] = Counter()
         for tested in self.tested:
             rows = zip(tested.table.labels.tolist(), tested.said, tested.before, strict=True)
             for truth, said, earlier in rows:
                 accuracy[names[truth]][0] += said == truth
                 accuracy[names[truth]][1] += 1
-                if earlier is not None:
-                    before[names[truth]][0] += earlier == truth
-                    before[names[truth]][1] += 1
+                if earlier is not None:  # the parent was asked too
+                    for asked, answer in ((before, earlier), (after, said)):
+                        asked[names[truth]][0] += answer == truth
+                        asked[names[truth]][1] += 1
                 if said != truth:
                     confused[names[truth], names[said]] += 1
         return {
             "accuracy": accuracy,
             "before": {c: v for c, v in before.items() if v[1]},
+            "after": {c: v for c, v in after.items() if v[1]},  # the same photos
             "confusions": [[*pair, count] for pair, count in confused.most_common(50)],
         }
 
@@ -269,7 +271,7 @@ def confused_photos(
     tested: Sequence[Tested], classes: Sequence[str], most: int = 24
 ) -> list[dict[str, Any]]:
     """Held-out photos that are answered wrongly now, those that were right before first."""
-    found = []
+    found: list[tuple[Any, ...]] = []
     for part in tested:
         rows = zip(part.table.labels.tolist(), part.said, part.before, strict=True)
         for row, (truth, said, before) in enumerate(rows):

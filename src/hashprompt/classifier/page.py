@@ -94,7 +94,7 @@ def _notice(pictures: Sequence[dict[str, Any]]) -> str:
 def _cards(changes: Changes, told: dict[str, Any]) -> list[str]:
     tested, grown = told["tested"], (changes.size - changes.old_size) / 1e6
     before = changes.accuracy("before")
-    after = changes.accuracy(among={*changes.info["before"]})
+    after = changes.accuracy("after")
     old = "–" if before is None else f"{before:.1f} → {after:.1f}"
     asked = f"right on {count(tested, 'held-out photo', 'held-out photos')}"
     growth = f"{grown:+.1f} MB with this learn" if changes.old else "the first version"
@@ -147,12 +147,8 @@ def _accuracy_caption(
     changes: Changes, rows: Sequence[ClassChange], labels: Sequence[str], drawn: int
 ) -> str:
     texts = ["A class with few held-out photos moves in large steps; the table says how many."]
-    more = sum(row.tested > _asked_before(changes, row) > 0 for row in rows)
-    if more:
-        texts.append(
-            f"Before and after are the same photos, except for {count(more, 'class', 'classes')} "
-            "with newly held-out ones: they count after."
-        )
+    if any(row.tested > _asked_before(changes, row) > 0 for row in rows):
+        texts.append("Photos held out by this learn do not count for classes that were known.")
     if any(label == _number(n) for n, label in enumerate(labels, 1)):
         texts.append("A name the figure has no letters for is given by its number in the table.")
     if drawn < len(rows):

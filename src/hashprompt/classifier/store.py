@@ -122,7 +122,7 @@ class Store:
         return load_tensors(self._content(version, TENSORS))
 
     def photos(self, version: Version) -> dict[str, list[Any]]:
-        """{sha256 of an image's bytes: [class id, "train" or "test", path or ""]}, checked."""
+        """{sha256 of a photo: [class id, "train" or "test", path or "", answer]}, checked."""
         found: dict[str, list[Any]] = json.loads(self._content(version, PHOTOS))
         return found
 
@@ -219,7 +219,7 @@ class Store:
         version = self.version(number)
         header = {**self.header(), "current": version.number, "newest": version.number}
         # Where the photos lie is nobody's business on another machine.
-        photos = {key: [*entry[:2], ""] for key, entry in self.photos(version).items()}
+        photos = {key: [*entry[:2], "", *entry[3:]] for key, entry in self.photos(version).items()}
         tensors = self._content(version, TENSORS)
         with _in_words(target):
             if target.exists() and (not target.is_dir() or any(target.iterdir())):

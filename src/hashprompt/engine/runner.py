@@ -384,9 +384,7 @@ class Runner:
     def predictions(self, table: ImageTable) -> Iterator[tuple[Prediction, Tensor]]:
         """Predictions of a test set with its labels, a batch at a time (on every device all)."""
         plain = self.plain_features(table)
-        batches = Ahead(
-            table.images, torch.arange(len(table)).split(self.options.eval_batch_size)
-        )
+        batches = Ahead(table.images, torch.arange(len(table)).split(self.options.eval_batch_size))
         for number, rows in enumerate(batches.batches):
             self._check_stop()
             images = self.views.clean(batches[number].to(self.fabric.device))

@@ -42,9 +42,14 @@ class Unreadable(str, Enum):  # noqa: UP042 (older typer knows no StrEnum)
 
 
 def learn(
-    model: Annotated[Path, typer.Argument(help="The classifier's folder, new or existing.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="The classifier's folder, new or existing.")
+    ],
     photos: Annotated[
-        Path | None, typer.Argument(help="A folder with one folder per class, or a CSV file.")
+        Path | None,
+        typer.Argument(
+            metavar="[PHOTOS]", help="A folder with one folder per class, or a CSV file."
+        ),
     ] = None,
     test: Annotated[
         Path | None,
@@ -178,8 +183,9 @@ def history(model: Model, as_json: AsJson = False) -> None:
     line = _line_of_descent(rows)
     # Folded: a name that is too long for the column must come out whole.
     source, classes = Column("learned", overflow="fold"), Column("new classes", overflow="fold")
+    when = Column("when", no_wrap=True)
     right = [Column(name, justify="right") for name in ("classes", "photos", "accuracy", "size")]
-    table = Table("", "version", "when", source, classes, *right, box=None, pad_edge=False)
+    table = Table("", "version", when, source, classes, *right, box=None, pad_edge=False)
     for row in rows:
         accuracy = row["accuracy"]
         table.add_row(
@@ -269,7 +275,7 @@ def diff(
 
 def export(
     model: Model,
-    target: Annotated[Path, typer.Argument(help="A new folder.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A new folder.")],
     version: Annotated[int | None, typer.Option(help="Default: the current one.")] = None,
     backbone: Annotated[
         bool, typer.Option("--backbone/--no-backbone", help="Copy the backbone's weights too.")

@@ -46,7 +46,7 @@ def main() -> None:
     header = classifier._store.header()["backbone"]
     vit = load_backbone(header["name"], header["image_size"]).model.vit  # timm's own model
     image = torch.randn(1, 3, header["image_size"], header["image_size"])
-    files = sorted(p for p in args.photos.glob("*/*") if p.is_file())[:: 7][: args.questions]
+    files = sorted(p for p in args.photos.glob("*/*") if p.is_file())[::7][: args.questions]
     plain, asked = [], []
     with torch.no_grad():
         for _ in range(5):

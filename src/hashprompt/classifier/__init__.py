@@ -105,7 +105,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         self._open: _Open | None = None
         self._loading = threading.Lock()
         if not self._store.is_new:
-            self._store.version()  # damage should show now, not at the first question
+            self._store.header()  # a newer format, or damage, should show now
 
     # Teaching. -----------------------------------------------------------------------------
 

@@ -27,7 +27,6 @@ from hashprompt.methods.pipeline import HeadsConfig, Pipeline
 from hashprompt.options import build, split_options
 from hashprompt.parts.growing import load_grown
 
-WIDEST = 384  # beyond, a matrix of its own for every class would fill the memory
 # Photos are reduced to this share of the ViT's input when they are read: 256 pixels for 224.
 READ_AT = 8 / 7
 
@@ -58,7 +57,6 @@ class Setup:
             "align": "discriminant",
             **preset_options(method, "photos" if "photos" in presets(method) else "paper", ""),
             "image_size": backbone.preprocessing.image_size,
-            "shrinkage": 0.05 if backbone.model.dim <= WIDEST else 0.0,
             **options,
         }
         own, rest = split_options(chosen, config_type, RunOptions)

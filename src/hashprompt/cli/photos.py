@@ -149,6 +149,9 @@ def predict(
         int, typer.Option(min=1, help="Images at a time; it does not change any answer.")
     ] = 32,
     version: Annotated[int | None, typer.Option(help="Ask this version.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option("--backbone", "-b", help="Where its backbone is now, if it moved.")
+    ] = None,
 ) -> None:
     """Say what is in pictures.
 
@@ -158,7 +161,7 @@ def predict(
     """
     _refuse_both("--json", as_json, "--csv", csv is not None)
     with _warnings_in_words():
-        answers = _existing(model).predict(
+        answers = _existing(model, backbone).predict(
             images, unknown_threshold=unknown_threshold, version=version, batch_size=batch_size
         )
     if csv:
@@ -296,9 +299,9 @@ def register(app: typer.Typer) -> None:
 # Opening and asking back. --------------------------------------------------------------------
 
 
-def _existing(model: Path) -> ContinualClassifier:
+def _existing(model: Path, backbone: str | None = None) -> ContinualClassifier:
     Store(model.expanduser()).header()  # a mistyped path is an error, not a new classifier
-    return ContinualClassifier(model)
+    return ContinualClassifier(model, backbone)
 
 
 def _asking(carry_out: Callable[[dict[str, str]], T], rename: dict[str, str]) -> T:

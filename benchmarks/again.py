@@ -3,8 +3,8 @@
     python benchmarks/again.py photos/ test/ --weights vit_tiny.safetensors
 
 `photos` and `test` hold the same class folders. Half of the photos of every class come first, the
-rest later; all at once is the ceiling. Then half of the classes come first, and with the others more
-photos of them.
+rest later; all at once is the ceiling. Then half of the classes come first, and with the others
+more photos of them.
 """
 
 import argparse

@@ -107,6 +107,12 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         if not self._store.is_new:
             self._store.header()  # a newer format, or damage, should show now
 
+    @classmethod
+    def load(cls, folder: str | Path, backbone: str | None = None) -> "ContinualClassifier":
+        """A classifier that is there already, for example one that was exported elsewhere."""
+        Store(Path(folder).expanduser()).header()  # a mistyped path is no new classifier
+        return cls(folder, backbone)
+
     # Teaching. -----------------------------------------------------------------------------
 
     def learn(
@@ -161,10 +167,11 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
                 self._setup = Setup.stored(self._store.folder, job.header, self.backbone)
             batch, setup = self._prepare(photos, labels, test, rename, unreadable)
             job = self._job(job, batch, setup, photos, test, effort, rename)
-            learning = Learning(self._store, setup, batch, job)
-            for note in batch.notes:
-                console.print(note, highlight=False, markup=False)
             self._setup = setup
+            if not quiet:
+                plan = self._plan(batch, setup, effort)
+                console.print(plan.text("Learning"), highlight=False, markup=False)
+            learning = Learning(self._store, setup, batch, job)
             version = learning.run(quiet)
             return self._learned(version, learning.tested, report)
 
@@ -179,6 +186,9 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
     ) -> Plan:
         """What `learn` would do and how long it would take; nothing is changed."""
         batch, setup = self._prepare(photos, labels, test, rename, unreadable)
+        return self._plan(batch, setup, effort)
+
+    def _plan(self, batch: Batch, setup: Setup, effort: Effort) -> Plan:
         training = self._training(batch, effort)
         known = [] if self._store.is_new else self._store.version().info["classes"]
         classes = sorted(set(batch.labels))

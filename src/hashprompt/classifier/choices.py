@@ -94,12 +94,12 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "total_seconds": round(sum(self.seconds.values()), 1)}
 
-    def text(self) -> str:
+    def text(self, doing: str = "Would learn") -> str:
         known = f", {len(self.known_classes)} known ones again" if self.known_classes else ""
         split = ", ".join(f"{name} {in_words(value)}" for name, value in self.seconds.items())
         return "\n".join(
             [
-                f"Would learn {self.source}: {len(self.new_classes)} new classes{known}, from "
+                f"{doing} {self.source}: {len(self.new_classes)} new classes{known}, from "
                 f"{self.training:,} photos; {self.held_out:,} are held out for testing.",
                 f"Backbone {self.backbone} at {self.image_size} px, {self.epochs} epochs in "
                 f"batches of {self.batch_size}.",
@@ -136,8 +136,8 @@ def estimate(each: float, training: int, held_out: int, old: int, epochs: int) -
         old: held-out photos of earlier learns.
     """
     return {
-        "reading features": round(each * (training + held_out), 1),
-        "training": round(each * training * epochs * TRAINING_COST, 1),
-        "statistics": round(each * training, 1),
-        "testing": round(each * (held_out + 2 * old), 1),
+        "looking at photos": round(each * training, 1),
+        "training prompts": round(each * training * epochs * TRAINING_COST, 1),
+        "describing classes": round(each * training, 1),
+        "testing": round(2 * each * (held_out + old), 1),
     }

@@ -30,7 +30,16 @@ from hashprompt.engine.checkpoint import write_json
 from hashprompt.engine.runner import Runner
 from hashprompt.errors import UserError
 
-TEST, TRAIN = "test", "train"
+TEST = "test"
+# The phases of the method, as a person with photos would call them.
+PHASES = {
+    "tii-statistics": "looking at photos",
+    "wtp": "training prompts",
+    "drift-before": "following old classes",
+    "drift-after": "following old classes",
+    "statistics": "describing classes",
+    "tap": "aligning classes",
+}
 
 
 @dataclass
@@ -114,8 +123,8 @@ class Learning:
         info = self._test(runner)
         seconds = Counter({"testing": time.perf_counter() - trained})
         for entry in log["timings"]:
-            seconds[entry["phase"]] += entry["seconds"]
-        info["seconds"] = {k: round(v, 2) for k, v in seconds.items() if k != "evaluate"}
+            seconds[PHASES.get(entry["phase"], "other")] += entry["seconds"]
+        info["seconds"] = {k: round(v, 2) for k, v in seconds.items()}
         info["total_seconds"] = round(time.perf_counter() - started, 2)
         version = self.store.commit(self.job.header, info, state, self._photos())
         shutil.rmtree(self.store.learning, ignore_errors=True)
@@ -143,6 +152,7 @@ class Learning:
             setup.seed,
             quiet,
             how,
+            PHASES,
         )
 
     def _table(self, rows: Tensor) -> ImageTable:

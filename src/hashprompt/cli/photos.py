@@ -300,8 +300,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _existing(model: Path, backbone: str | None = None) -> ContinualClassifier:
-    Store(model.expanduser()).header()  # a mistyped path is an error, not a new classifier
-    return ContinualClassifier(model, backbone)
+    return ContinualClassifier.load(model, backbone)
 
 
 def _asking(carry_out: Callable[[dict[str, str]], T], rename: dict[str, str]) -> T:

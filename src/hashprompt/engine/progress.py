@@ -1,6 +1,7 @@
 """What the user sees while a run is going on."""
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
 
 from rich.console import Console
@@ -15,10 +16,13 @@ from rich.progress import (
 
 
 class RunProgress:
-    """Two bars: the tasks of the run, and the phase that is running. Silent when quiet."""
+    """Two bars: the tasks of the run, and the phase that is running. Silent when quiet.
 
-    def __init__(self, tasks: int, quiet: bool) -> None:
-        self.quiet = quiet
+    With `titles` there is one task only, and its phases are called by these names.
+    """
+
+    def __init__(self, tasks: int, quiet: bool, titles: Mapping[str, str] | None = None) -> None:
+        self.quiet, self.titles = quiet, titles
         self.console = Console(stderr=True, quiet=quiet)
         self._bars = Progress(
             TextColumn("{task.description}"),
@@ -31,7 +35,7 @@ class RunProgress:
             console=self.console,
             disable=quiet or not self.console.is_terminal,
         )
-        self._run = self._bars.add_task("tasks", total=tasks, info="")
+        self._run = self._bars.add_task("tasks", total=tasks, info="", visible=titles is None)
         self._phase = self._bars.add_task("", total=None, info="", visible=False)
         self._started = time.monotonic()
 
@@ -53,8 +57,9 @@ class RunProgress:
     def phase(self, task: int, name: str, steps: int, done: int = 0) -> None:
         """A phase starts (or goes on at step `done`)."""
         self._started = time.monotonic()
-        self._bars.reset(self._phase, total=steps or None, completed=done, visible=True)
-        self._bars.update(self._phase, description=f"task {task + 1} · {name}", info="")
+        title = f"task {task + 1} · {name}" if self.titles is None else self.titles.get(name, name)
+        self._bars.remove_task(self._phase)  # a bar cannot lose its total
+        self._phase = self._bars.add_task(title, total=steps or None, completed=done, info="")
 
     def step(self, done: int, images: int, epoch: str = "", loss: float | None = None) -> None:
         """`done` steps of the phase are over; `images` went through since it started."""

@@ -4,7 +4,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -73,6 +73,7 @@ class Runner:
         seed: int,
         quiet: bool = False,
         resume_with: str | None = None,
+        titles: Mapping[str, str] | None = None,
     ) -> None:
         self.method, self.stream, self.backbone = method, stream, backbone
         self.resume_with = resume_with or f"hashprompt resume {folder}"  # told when interrupted
@@ -80,7 +81,7 @@ class Runner:
         self.views = options.views(backbone.preprocessing, stream)
         self.checkpoints = Checkpoints(folder / "checkpoints")
         self.tasks = (merged(stream),) if method.info.joint else stream.tasks
-        self.progress = RunProgress(len(self.tasks), quiet or not fabric.is_global_zero)
+        self.progress = RunProgress(len(self.tasks), quiet or not fabric.is_global_zero, titles)
         # Where the run stands: the next thing to do is step `step` of epoch `epoch` of `phase`.
         self.position = {"task": 0, "phase": -1, "epoch": 0, "step": 0}
         count = len(stream.tasks)

@@ -397,3 +397,37 @@ def test_wrong_options_are_refused_before_anything_is_written(
         make(**options).learn(spring, report=False, quiet=True)
     assert not (tmp_path / "trees" / "classifier.json").exists()
     make().learn(spring, report=False, quiet=True)  # and the folder can still be used
+
+
+def test_what_the_first_learn_fixed_cannot_be_changed(
+    taught: ContinualClassifier, spring: Path
+) -> None:
+    photo = spring / "ash" / "0-0.png"
+    free = ContinualClassifier(taught.folder, device="cpu", eval_batch_size=3, epochs=9)
+    assert free.predict(photo).probabilities == taught.predict(photo).probabilities
+    same = ContinualClassifier(taught.folder, layers=(1, 2, 3, 4), image_size=32)
+    assert same.predict(photo).label == "ash"
+    with pytest.raises(UserError, match="image_size=32, which its first learn fixed"):
+        ContinualClassifier(taught.folder, image_size=64).predict(photo)
+    with pytest.raises(UserError, match="image_size"):
+        ContinualClassifier(taught.folder, imagesize=64).predict(photo)
+
+
+def test_a_report_that_cannot_be_written_loses_nothing(
+    make: Make, spring: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.warns(UserWarning, match="No report"):
+        learned = make().learn(spring, report=tmp_path / "file" / "inside", quiet=True)
+    assert learned.report is None
+    assert make().history()[0]["classes"] == 3
+
+
+def test_a_skipping_learn_is_resumed_as_it_began(make: Make, tmp_path: Path) -> None:
+    photos = write_photos(tmp_path / "photos", NAMES[:2])
+    (photos / "ash" / "broken.jpg").write_bytes(b"no picture")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learning.Learning, "_test", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            make().learn(photos, unreadable="skip", report=False, quiet=True)
+    assert make().learn(resume=True, report=False, quiet=True).version == 1

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,12 +162,14 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
                     raise UserError("It learned photos from memory: call learn with them again.")
                 photos = job.source if photos is None else photos
                 test, effort, rename = job.test or test, job.effort, job.rename
+                unreadable = job.unreadable
             if photos is None:
                 raise UserError("Say what to learn: a folder of class folders, or images.")
             if job and self._store.is_new:  # the choices of the first learn are made already
-                self._setup = Setup.stored(self._store.folder, job.header, self.backbone)
+                folder = self._store.folder
+                self._setup = Setup.stored(folder, job.header, self.backbone, self.options)
             batch, setup = self._prepare(photos, labels, test, rename, unreadable)
-            job = self._job(job, batch, setup, photos, test, effort, rename)
+            job = self._job(job, batch, setup, photos, test, effort, rename, unreadable)
             self._setup = setup
             if not quiet:
                 plan = self._plan(batch, setup, effort)
@@ -258,7 +261,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
     def _stored_setup(self) -> Setup:
         if self._setup is None:
             header = self._store.header()
-            self._setup = Setup.stored(self._store.folder, header, self.backbone)
+            folder = self._store.folder
+            self._setup = Setup.stored(folder, header, self.backbone, self.options)
         return self._setup
 
     def _training(self, batch: Batch, effort: Effort) -> dict[str, Any]:
@@ -274,6 +278,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         test: Any,
         effort: Effort,
         rename: Mapping[str, str] | None,
+        unreadable: Literal["stop", "skip"],
     ) -> Job:
         """The unfinished learn if it is this one, else a new one, written to disk."""
         parent = None if self._store.is_new else self._store.current()
@@ -294,6 +299,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
             _path(test),
             effort,
             dict(rename or {}),
+            unreadable,
             setup.header(),
             self._training(batch, effort),
             mark,
@@ -320,7 +326,10 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
             where = home.with_name(f"{home.name}-reports") if report is True else Path(report)
             pictures = confused_photos(tested, version.info["classes"])
             file = where / f"version-{version.number:04d}.html"
-            page = write_page(changes, pictures, file, home.name)
+            try:
+                page = write_page(changes, pictures, file, home.name)
+            except UserError as error:  # what was learned is safe
+                warnings.warn(f"No report: {error}", stacklevel=3)
         return Learned(version.number, changes, page)
 
     # Asking. -------------------------------------------------------------------------------

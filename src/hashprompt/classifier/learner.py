@@ -22,11 +22,13 @@ from hashprompt.engine.devices import launch
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
-from hashprompt.methods.base import MethodConfig, find_method, preset_options, presets
+from hashprompt.methods.base import find_method, preset_options, presets
 from hashprompt.methods.pipeline import HeadsConfig, Pipeline
-from hashprompt.options import build, split_options
+from hashprompt.options import Options, build, split_options
 from hashprompt.parts.growing import load_grown
 
+# Options that may be others each time: they change no answer, or one learn only.
+FREE = {"epochs", "batch_size", "device", "eval_batch_size", "checkpoint_minutes"}
 # Photos are reduced to this share of the ViT's input when they are read: 256 pixels for 224.
 READ_AT = 8 / 7
 
@@ -67,8 +69,19 @@ class Setup:
         return cls(method, full, seed, backbone, launch(groups[1]))
 
     @classmethod
-    def stored(cls, folder: Path, header: dict[str, Any], backbone: str | None = None) -> "Setup":
-        """The choices of a classifier on disk, with its own backbone and no other."""
+    def stored(
+        cls,
+        folder: Path,
+        header: dict[str, Any],
+        backbone: str | None = None,
+        changes: Mapping[str, Any] | None = None,
+    ) -> "Setup":
+        """The choices of a classifier on disk, with its own backbone and no other.
+
+        Args:
+            changes: options the user gives today; only those in ``FREE`` may differ.
+        """
+        options = _with_changes(folder, header, changes or {})
         about = header["backbone"]
         name = backbone or find_backbone(folder, about)
         loaded = load_backbone(name, about["image_size"])
@@ -78,9 +91,8 @@ class Setup:
                 f"(SHA-256 {loaded.weights_sha256[:12]}…, expected {about['sha256'][:12]}…). Give "
                 f"the right one, `{about['name']}`, as backbone (`--backbone`)."
             )
-        run_options = build(RunOptions, _part(header["options"], RunOptions))
-        fabric = launch(run_options)
-        return cls(header["method"], header["options"], header["seed"], loaded, fabric)
+        fabric = launch(build(RunOptions, _part(options, RunOptions)))
+        return cls(header["method"], options, header["seed"], loaded, fabric)
 
     def header(self) -> dict[str, Any]:
         """As `classifier.json` keeps it."""
@@ -116,11 +128,29 @@ class Setup:
         return method.to(self.fabric.device)
 
 
+def _with_changes(
+    folder: Path, header: dict[str, Any], changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Stored options with today's; refuses to change what the first learn has fixed."""
+    stored: dict[str, Any] = header["options"]
+    groups: tuple[type[Options], ...] = (find_method(header["method"])[1], RunOptions)
+    parts = split_options({**stored, **changes}, *groups)
+    given = [build(g, p).model_dump(mode="json") for g, p in zip(groups, parts, strict=True)]
+    options = {k: v for part in given for k, v in part.items()}
+    for name in changes:
+        if name not in FREE and options[name] != stored[name]:
+            raise UserError(
+                f"{folder} was taught with {name}={stored[name]}, which its first learn fixed; "
+                f"{name}={options[name]} needs a new classifier."
+            )
+    return options
+
+
 def reading_size(backbone: LoadedBackbone) -> int:
     return round(backbone.preprocessing.image_size * READ_AT)
 
 
-def _part(values: Mapping[str, Any], group: type[MethodConfig] | type[RunOptions]) -> dict:
+def _part(values: Mapping[str, Any], group: type[Options]) -> dict[str, Any]:
     return {k: v for k, v in values.items() if k in group.model_fields}
 
 

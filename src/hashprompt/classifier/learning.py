@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -61,6 +61,7 @@ class Job:
     test: str | None
     effort: Effort
     rename: dict[str, str]
+    unreadable: Literal["stop", "skip"]
     header: dict[str, Any]
     training: dict[str, Any]
     fingerprint: str

@@ -431,3 +431,12 @@ def test_a_skipping_learn_is_resumed_as_it_began(make: Make, tmp_path: Path) -> 
         with pytest.raises(ZeroDivisionError):
             make().learn(photos, unreadable="skip", report=False, quiet=True)
     assert make().learn(resume=True, report=False, quiet=True).version == 1
+
+
+def test_the_example_in_the_documentation_works() -> None:
+    import doctest
+
+    import hashprompt.classifier as module
+
+    assert doctest.testmod(module).attempted >= 5
+    assert doctest.testmod(module).failed == 0

@@ -28,7 +28,6 @@ from hashprompt.errors import UserError
 console = Console()
 errors = Console(stderr=True)
 T = TypeVar("T")
-NAMED = 3  # classes in a cell of a table
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of the classifier.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -185,10 +184,10 @@ def history(model: Model, as_json: AsJson = False) -> None:
         return
     line = _line_of_descent(rows)
     # Folded: a name that is too long for the column must come out whole.
-    source, classes = Column("learned", overflow="fold"), Column("new classes", overflow="fold")
-    when = Column("when", no_wrap=True)
-    right = [Column(name, justify="right") for name in ("classes", "photos", "accuracy", "size")]
-    table = Table("", "version", when, source, classes, *right, box=None, pad_edge=False)
+    source, when = Column("learned", overflow="fold"), Column("when", no_wrap=True)
+    counts = ("new", "again", "classes", "photos", "accuracy", "size")
+    right = [Column(name, justify="right", no_wrap=True) for name in counts]
+    table = Table("", "version", when, source, *right, box=None, pad_edge=False)
     for row in rows:
         accuracy = row["accuracy"]
         table.add_row(
@@ -196,7 +195,8 @@ def history(model: Model, as_json: AsJson = False) -> None:
             str(row["version"]),
             f"{datetime.fromisoformat(row['created']).astimezone():%Y-%m-%d %H:%M}",
             escape(row["source"]),
-            escape(_classes_in_words(row)),
+            str(len(row["new_classes"])),
+            str(len(row["known_classes"])),
             str(row["classes"]),
             f"{row['photos']:,}",
             "not tested" if accuracy is None else f"{accuracy:.1f} %",
@@ -364,13 +364,6 @@ def _show_answers(answers: Sequence[Answer], top: int) -> None:
     if len(answers) == 1 and answers[0].reminds_of:
         near = dict.fromkeys(f"{r['class']} from {r['learned']}" for r in answers[0].reminds_of)
         _line(f"Reminds of {', '.join(near)}.")
-
-
-def _classes_in_words(row: dict[str, Any]) -> str:
-    new, again = row["new_classes"], row["known_classes"]
-    text = ", ".join(new[:NAMED]) + (f" and {len(new) - NAMED} more" if len(new) > NAMED else "")
-    more = f"more of {len(again)} known" if again else ""
-    return "; ".join(part for part in (text, more) if part)
 
 
 def _line_of_descent(rows: list[dict[str, Any]]) -> set[int]:

@@ -124,7 +124,8 @@ class Learning:
         info = self._test(runner)
         seconds = Counter({"testing": time.perf_counter() - trained})
         for entry in log["timings"]:
-            seconds[PHASES.get(entry["phase"], "other")] += entry["seconds"]
+            if entry["phase"] in PHASES:
+                seconds[PHASES[entry["phase"]]] += entry["seconds"]
         info["seconds"] = {k: round(v, 2) for k, v in seconds.items()}
         info["total_seconds"] = round(time.perf_counter() - started, 2)
         version = self.store.commit(self.job.header, info, state, self._photos())

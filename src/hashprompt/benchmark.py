@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lightning_fabric import Fabric
 from pydantic import Field
 
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
@@ -26,6 +25,9 @@ from hashprompt.methods.base import Method, MethodConfig, find_method, preset_op
 from hashprompt.options import Options, build, split_options
 from hashprompt.parts import legacy
 from hashprompt.report import FORMAT, read_result
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 class Given(Options):
@@ -236,7 +238,7 @@ def load_result(folder: str | Path) -> Result:
 
 def _prepare(
     planned: Plan,
-) -> tuple[dict[str, Any], Stream, LoadedBackbone, Method, Fabric]:
+) -> tuple[dict[str, Any], Stream, LoadedBackbone, Method, "Fabric"]:
     """Everything that can fail on bad input, before anything is trained."""
     stream = load_stream(planned.stream, planned.stream_options, planned.seed)
     backbone = load_backbone(planned.backbone, planned.run_options.image_size)
@@ -308,7 +310,7 @@ def _carry_out(
     stream: Stream,
     backbone: LoadedBackbone,
     method: Method,
-    fabric: Fabric,
+    fabric: "Fabric",
 ) -> Result:
     runner = Runner(
         method, stream, backbone, planned.run_options, fabric, folder, planned.seed, quiet

@@ -440,3 +440,22 @@ def test_the_example_in_the_documentation_works() -> None:
 
     assert doctest.testmod(module).attempted >= 5
     assert doctest.testmod(module).failed == 0
+
+
+def test_an_answer_in_half_precision_is_close(taught: ContinualClassifier, spring: Path) -> None:
+    half = ContinualClassifier(taught.folder)
+    setup = half._stored_setup()
+    setup.__dict__["run_options"] = setup.run_options.model_copy(update={"precision": "bf16-mixed"})
+    photo = spring / "ash" / "0-0.png"
+    found, expected = half.predict(photo), taught.predict(photo)
+    assert found.label == expected.label
+    near, exact = (answer.reminds_of[0]["distance"] for answer in (found, expected))
+    assert near != exact
+    assert near == pytest.approx(exact, rel=0.05)
+
+
+def test_a_device_that_is_not_there_is_refused(taught: ContinualClassifier, spring: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(UserError, match="device=cuda"):
+        ContinualClassifier(taught.folder, device="cuda").predict(spring)

@@ -200,7 +200,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         if not self._store.is_new:
             rows = self._store.photos(self._store.version()).values()
             old = sum(row[1] == TEST and bool(row[2]) for row in rows)
-        each = seconds_per_image(setup.backbone, setup.fabric.device)
+        each = seconds_per_image(setup.backbone, setup.device)
         count = len(batch.labels) - held_out
         return Plan(
             batch.name,

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 
 from hashprompt.backbone.catalogue import CATALOGUE, NANO, obtain
@@ -18,7 +17,7 @@ from hashprompt.backbone.weights import LoadedBackbone, load_backbone
 from hashprompt.classifier.calibration import Strangeness, share_below
 from hashprompt.data.photos import PhotoBatch
 from hashprompt.data.streams import Stream
-from hashprompt.engine.devices import launch
+from hashprompt.engine.devices import autocast, single_device
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
@@ -41,7 +40,6 @@ class Setup:
     options: dict[str, Any]  # every option of the method and the run
     seed: int
     backbone: LoadedBackbone
-    fabric: Fabric
 
     @classmethod
     def new(
@@ -66,7 +64,7 @@ class Setup:
         if groups[1].devices > 1:
             raise UserError("A classifier learns on one device: leave out `devices`.")
         full = {k: v for group in groups for k, v in group.model_dump(mode="json").items()}
-        return cls(method, full, seed, backbone, launch(groups[1]))
+        return cls(method, full, seed, backbone)
 
     @classmethod
     def stored(
@@ -91,8 +89,7 @@ class Setup:
                 f"(SHA-256 {loaded.weights_sha256[:12]}…, expected {about['sha256'][:12]}…). Give "
                 f"the right one, `{about['name']}`, as backbone (`--backbone`)."
             )
-        fabric = launch(build(RunOptions, _part(options, RunOptions)))
-        return cls(header["method"], options, header["seed"], loaded, fabric)
+        return cls(header["method"], options, header["seed"], loaded)
 
     def header(self) -> dict[str, Any]:
         """As `classifier.json` keeps it."""
@@ -112,6 +109,10 @@ class Setup:
     def run_options(self) -> RunOptions:
         return build(RunOptions, _part(self.options, RunOptions))
 
+    @cached_property
+    def device(self) -> torch.device:
+        return single_device(self.run_options)
+
     @property
     def short_side(self) -> int:
         """Pixels to which the shorter side of a photo is reduced when it is read."""
@@ -122,10 +123,10 @@ class Setup:
         method_type, config_type = find_method(self.method_name)
         values = _part({**self.options, **(training or {})}, config_type)
         seed_everything(self.seed, "method")
-        self.backbone.model.to(self.fabric.device)
+        self.backbone.model.to(self.device)
         method = method_type(build(config_type, values), self.backbone.model)
         assert isinstance(method, Pipeline)
-        return method.to(self.fabric.device)
+        return method.to(self.device)
 
 
 def _with_changes(
@@ -218,9 +219,9 @@ class Learner:
     @torch.no_grad()
     def ask(self, photos: PhotoBatch) -> Said:
         """Answers for images of any size; every image is answered as if it were alone."""
-        device = self.setup.fabric.device
+        device = self.setup.device
         images = self.views.clean(photos.to(device))
-        with self.setup.fabric.autocast():
+        with autocast(self.setup.run_options, device):
             plain = self.setup.backbone.model(images)
             prediction = self.method.predict(images, plain)
         strange, distances = self.strangeness.of(plain.float())

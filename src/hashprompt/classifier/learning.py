@@ -27,6 +27,7 @@ from hashprompt.data.photos import Photos, Reading, open_photos
 from hashprompt.data.streams import TaskData
 from hashprompt.data.tables import ImageTable
 from hashprompt.engine.checkpoint import write_json
+from hashprompt.engine.devices import launch
 from hashprompt.engine.runner import Runner
 from hashprompt.errors import UserError
 
@@ -149,7 +150,7 @@ class Learning:
             stream,
             setup.backbone,
             setup.run_options,
-            setup.fabric,
+            launch(setup.run_options),
             self.store.learning,
             setup.seed,
             quiet,

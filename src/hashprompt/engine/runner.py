@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from lightning_fabric import Fabric
 from rich.markup import escape
 from torch import Tensor
 
@@ -27,6 +26,9 @@ from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch, Method, Phase, Prediction, learning_rate_factor
 from hashprompt.parts.growing import load_grown
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -68,7 +70,7 @@ class Runner:
         stream: Stream,
         backbone: LoadedBackbone,
         options: RunOptions,
-        fabric: Fabric,
+        fabric: "Fabric",
         folder: Path,
         seed: int,
         quiet: bool = False,

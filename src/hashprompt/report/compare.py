@@ -169,21 +169,28 @@ def compare_figure(comparison: Comparison) -> Figure:
 def cost_figure(comparison: Comparison) -> Figure:
     """Final accuracy against the numbers that prompts and routers hold (Figure 1b of the paper)."""
     axes = new_axes("Accuracy and size", "parameters of prompts and routers", "FAA (%)")
-    for number, row in enumerate(comparison.rows):
+    shown = [row for row in comparison.rows if row.metrics["FAA"] and row.parameters is not None]
+    places = [(row.parameters or 0, row.metrics["FAA"].mean) for row in shown if row.metrics["FAA"]]
+    for number, (row, where) in enumerate(zip(shown, places, strict=True)):
         accuracy = row.metrics["FAA"]
-        if accuracy is None or row.parameters is None:
-            continue
+        assert accuracy is not None
         colour = PALETTE[number % len(PALETTE)]
         marker = MARKERS[number % len(MARKERS)]
-        where = (row.parameters, accuracy.mean)
         axes.errorbar(*where, yerr=accuracy.std, color=colour, marker=marker, ls="", capsize=3)
-        beside = (6, 3 if number % 2 else -9)  # in turn, for neighbours of equal height
+        beside = (6, 3 if _is_above(where, places) else -9)
         axes.annotate(row.name, where, xytext=beside, textcoords="offset points", fontsize=8)
     axes.set_xscale("symlog", linthresh=1000, linscale=0.5)  # methods without prompts are at zero
     largest = max((row.parameters or 0 for row in comparison.rows), default=0)
     axes.set_xticks([0, *(10**power for power in range(3, len(str(int(largest))) + 1))])
     axes.margins(x=0.15)
     return figure_of(axes)
+
+
+def _is_above(point: tuple[float, float], others: list[tuple[float, float]]) -> bool:
+    """Whether a label belongs above its point: where the nearest point at its side is below."""
+    size, accuracy = point
+    beside = [y for x, y in others if (x, y) != point and 1 / 2 < (x + 500) / (size + 500) < 2]
+    return not beside or min(beside, key=lambda y: abs(y - accuracy)) <= accuracy
 
 
 def _check_protocol(run: Run, earlier: list[Run], allow_mixed: bool) -> tuple[str, ...]:

@@ -177,8 +177,16 @@ def cost_figure(comparison: Comparison) -> Figure:
         colour = PALETTE[number % len(PALETTE)]
         marker = MARKERS[number % len(MARKERS)]
         axes.errorbar(*where, yerr=accuracy.std, color=colour, marker=marker, ls="", capsize=3)
-        beside = (6, 3 if _is_above(where, places) else -9)
-        axes.annotate(row.name, where, xytext=beside, textcoords="offset points", fontsize=8)
+        left = _has_right_neighbour(where, places)
+        beside = (-6 if left else 6, 3 if _is_above(where, places) else -9)
+        axes.annotate(
+            row.name,
+            where,
+            xytext=beside,
+            textcoords="offset points",
+            fontsize=8,
+            ha="right" if left else "left",
+        )
     axes.set_xscale("symlog", linthresh=1000, linscale=0.5)  # methods without prompts are at zero
     largest = max((row.parameters or 0 for row in comparison.rows), default=0)
     axes.set_xticks([0, *(10**power for power in range(3, len(str(int(largest))) + 1))])
@@ -191,6 +199,14 @@ def _is_above(point: tuple[float, float], others: list[tuple[float, float]]) -> 
     size, accuracy = point
     beside = [y for x, y in others if (x, y) != point and 1 / 2 < (x + 500) / (size + 500) < 2]
     return not beside or min(beside, key=lambda y: abs(y - accuracy)) <= accuracy
+
+
+def _has_right_neighbour(point: tuple[float, float], others: list[tuple[float, float]]) -> bool:
+    """Whether a label at the right of its point would run into another point."""
+    heights = [y for _, y in others]
+    near = (max(heights) - min(heights)) / 15
+    size, accuracy = point
+    return any(size < x < 4 * size and abs(y - accuracy) < near for x, y in others)
 
 
 def _check_protocol(run: Run, earlier: list[Run], allow_mixed: bool) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ FAMILY: dict[str, Variant] = {
     "OnePrompt": ("ovor", "one-prompt", {"epochs": 8}),
     "OVOR": ("ovor", "paper", {}),
     "CPG": ("cpg", "paper", {}),
+    "SMoPE": ("smope", "paper", {}),
     "HiDe-Prompt": ("hide", "paper", {}),
     "NoRGa": ("norga", "paper", {}),
     "Hash": ("hash", "paper", {}),
@@ -52,6 +53,8 @@ REAL: dict[str, dict[str, Any]] = {
     "cprompt": {"epochs": 4, "batch_size": 16, "lr": 0.05, "prompt_length": 8, "layers": (1, 6)},
     "evoprompt": {"lr": 0.005, "prompt_length": 2},
     "cpg": {"lr": 0.01, "repeats": 1, "prompt_length": 4, "temperature": 6},
+    # The first task warms up for three epochs more.
+    "smope": {"epochs": 7, "lr": 0.025, "align_lr": 0.001, "align_epochs": 30},
     "ranpac": {"lr": 0.01, "projection": 2000},
     "ovor": {"lr": 0.003, "prompt_lengths": (2, 2, 8, 8, 8), "epochs": 6, "outlier_epochs": 2},
 }

@@ -142,7 +142,7 @@ def test_every_feature_comes_once_with_its_share_of_outliers() -> None:
     assert [len(b.labels) for b in batches] == [5 + 6, 5 + 6, 2 + 6]
     seen = torch.cat([b.inputs[b.labels != OUTLIER] for b in batches])
     labels = torch.cat([b.labels[b.labels != OUTLIER] for b in batches])
-    whole = method._features_of(task.images).detach()
+    whole = method.features_of(task.images).detach()
     nearest = torch.cdist(seen, whole).argmin(1)
     assert sorted(nearest.tolist()) == list(range(12))
     assert torch.equal(task.labels[nearest], labels)

@@ -106,8 +106,8 @@ class Backbone(nn.Module):
             extra = _given(inject.tokens.get(index), x)
             if extra is not None:
                 x = torch.cat((x, extra), dim=1)
-            # Nothing after the last block reads any token but CLS.
-            cls_only = index == self.depth - 1 and read == "cls"
+            # Nothing after the last block reads any token but CLS; a gate may look at all queries.
+            cls_only = index == self.depth - 1 and read == "cls" and index not in inject.gates
             x = run_block(block, x, inject, index, cls_only)
             if extra is not None and not inject.keep_tokens:
                 x = x[:, :own]

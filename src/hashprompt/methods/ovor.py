@@ -114,7 +114,7 @@ class Ovor(PromptTuning):
     def _draw(self, task: TaskView) -> list[Batch]:
         """The task's features under fresh augmentation, each batch with its share of outliers."""
         config = self.config
-        features = task.map(self._features_of, view="train")
+        features = task.map(self.features_of, view="train")
         outliers = virtual_outliers(
             features,
             config.outliers_per_class * len(task.classes),
@@ -133,11 +133,6 @@ class Ovor(PromptTuning):
             Batch(torch.cat((features[own], outliers[far])), torch.cat((task.labels[own], nothing)))
             for own, far in zip(batches, rows.split(share), strict=True)
         ]
-
-    def _features_of(self, images: Tensor) -> Tensor:
-        tokens = self.backbone.embed(images)
-        inject = self.prompt(tokens, self.query(tokens), training=False).inject
-        return self.features(tokens, inject)
 
     def _outlier_step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         """Cross-entropy of the features + λ · energy losses, over the task's own classes."""

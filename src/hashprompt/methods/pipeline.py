@@ -74,6 +74,47 @@ class PromptConfig(HeadsConfig, TrainingConfig):
     temperature: float = Field(0.8, gt=0, description="τ of the contrastive term")
 
 
+def alignment_phase(
+    name: str,
+    head: nn.Module,
+    stats: ClassGaussians,
+    target: Tensor,
+    *,
+    samples: int,
+    batches: int,
+    epochs: int,
+    lr: float,
+    optimizer: Literal["adam", "sgd"] = "sgd",
+) -> Phase:
+    """Cross-entropy of a head over all that was seen, on pseudo-features of Gaussians.
+
+    Args:
+        target: (M,) what the head should answer for each Gaussian.
+        samples: drawn of each Gaussian in an epoch, and rows of a batch.
+        batches: of an epoch (fewer than the draw would fill: as many as there are old classes).
+    """
+
+    @cache  # the factors serve all epochs; made on first use, when the statistics are there
+    def sampler() -> GaussianSampler:
+        return stats.sampler()
+
+    def draw() -> list[Batch]:
+        features, cells = sampler().draw(samples)
+        order = torch.randperm(len(cells), device=features.device)
+        rows = order[: batches * samples].split(samples)
+        return [Batch(features[r], target[cells[r]]) for r in rows]
+
+    return Phase(
+        name,
+        step=lambda batch: {name: F.cross_entropy(head(batch.inputs), batch.labels)},
+        groups=[{"params": list(head.parameters()), "lr": lr}],
+        epochs=epochs,
+        draw=draw,
+        optimizer=optimizer,
+        schedule="cosine",
+    )
+
+
 class Pipeline(Method):
     """Everything of the pipeline but the prompts themselves."""
 
@@ -176,11 +217,10 @@ class Pipeline(Method):
         }
 
     def _alignment(self, name: str, head: nn.Module, stats: ClassGaussians, lr: float) -> Phase:
-        """TAP (and its TII twin): cross-entropy over all seen classes on pseudo-features."""
+        """TAP (and its TII twin)."""
         config = self.config
         is_tii = name != "tap"
         default = config.batch_size if is_tii else 5 * config.batch_size
-        samples = config.align_samples or default
         target = self.cells.label
         if is_tii:
             target = (
@@ -188,28 +228,16 @@ class Pipeline(Method):
                 if config.tii_target == "task"
                 else torch.arange(len(self.cells.label), device=self.device)
             )
-
-        @cache  # the factors serve all epochs; made on first use, when the statistics are there
-        def sampler() -> GaussianSampler:
-            return stats.sampler()
-
-        def draw() -> list[Batch]:
-            features, cells = sampler().draw(samples)
-            order = torch.randperm(len(cells), device=features.device)
-            # As many batches as there are old classes, of `samples` rows (not the whole draw).
-            old = int((self.cells.task < self.cells.task.max()).sum())
-            count = old if is_tii or self.has_prompts else len(self.cells.task)
-            rows = order[: count * samples].split(samples)
-            return [Batch(features[r], target[cells[r]]) for r in rows]
-
-        return Phase(
+        old = int((self.cells.task < self.cells.task.max()).sum())
+        return alignment_phase(
             name,
-            step=lambda batch: {name: F.cross_entropy(head(batch.inputs), batch.labels)},
-            groups=[{"params": list(head.parameters()), "lr": lr}],
+            head,
+            stats,
+            target,
+            samples=config.align_samples or default,
+            batches=old if is_tii or self.has_prompts else len(self.cells.task),
             epochs=config.align_epochs,
-            draw=draw,
-            optimizer="sgd",
-            schedule="cosine",
+            lr=lr,
         )
 
     # Prediction. ---------------------------------------------------------------------------

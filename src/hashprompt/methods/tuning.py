@@ -153,6 +153,12 @@ class PromptTuning(Method):
         logits = self.head(self.features(tokens, inject))
         return {"ce": masked_cross_entropy(logits, batch.labels, self.allowed(task)), **losses}
 
+    def features_of(self, images: Tensor) -> Tensor:
+        """What the head reads of images of any task, (B, D)."""
+        tokens = self.backbone.embed(images)
+        inject = self.prompt(tokens, self.query(tokens), training=False).inject
+        return self.features(tokens, inject)
+
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         tokens = self.backbone.embed(images)
         query = self.query(tokens) if plain is None else plain

@@ -154,6 +154,43 @@ def test_a_method_lists_every_option_with_default_and_meaning(name: str, cli: An
         assert f"preset {preset}: " in outcome.out
 
 
+def test_a_method_in_a_file_of_ones_own_is_listed_and_run(
+    cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("hashprompt.methods.base.METHODS", dict(METHODS))
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from hashprompt.methods.base import MethodConfig, MethodInfo, register\n"
+        "from hashprompt.methods.simplecil import SimpleCIL\n"
+        "@register('mine', MethodConfig)\n"
+        "class Mine(SimpleCIL):\n"
+        "    info = MethodInfo('Mine', 'a copy')\n"
+    )
+    outcome = cli("run", "--method", "mine")
+    assert outcome.code == 1
+    assert "HASHPROMPT_METHODS=FILE.py" in outcome.said
+    monkeypatch.setenv("HASHPROMPT_METHODS", str(file))
+    assert "a copy" in cli("methods").out
+    few = ("--set", "tasks=2", "--set", "classes=4", "--set", "train_per_class=4")
+    outcome = cli("run", "-m", "mine", "-s", "digits", *few, "--out", tmp_path / "run")
+    assert (outcome.code, "FAA" in outcome.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("missing.py", None), ("broken.py", "import nothing_here"), ("x.txt", "hm")]
+)
+def test_a_file_of_ones_own_that_cannot_be_imported_is_named(
+    name: str, text: str | None, cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("HASHPROMPT_METHODS", str(tmp_path / name))
+    outcome = cli("methods")
+    assert outcome.code == 1
+    assert "HASHPROMPT_METHODS names" in outcome.said
+    assert name in outcome.said
+
+
 def test_an_unknown_method_is_not_listed(cli: Any) -> None:
     outcome = cli("methods", "hsah")
     assert outcome.code == 1

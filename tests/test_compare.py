@@ -200,6 +200,18 @@ def test_nothing_to_compare_is_said(tmp_path: Path) -> None:
         compare([tmp_path])
 
 
+def test_runs_from_other_places_and_devices_are_seeds_of_the_same_row(make: Make) -> None:
+    here = {"data_root": "here", "memory_gb": 4, "device": "cpu", "order_seed": 1993}
+    there = {"data_root": "there", "memory_gb": 8, "device": "cuda", "order_seed": 1994}
+    first, second = make("a", options=here), make("b", seed=1, options=there)
+    moved = json.loads((second / "result.json").read_text())
+    moved["config"] |= {"stream": "npz:/there/photos.npz", "backbone": "/there/vit.safetensors"}
+    (second / "result.json").write_text(json.dumps(moved))
+    (row,) = compare([first, second]).rows
+    assert row.seeds == (0, 1)
+    assert row.changes == ""
+
+
 def test_figure_draws_a_mean_and_a_band_per_group(make: Make) -> None:
     comparison = compare([make("a0", 70), make("a1", 74, seed=1), make("b", 60, method="coda")])
     axes = compare_figure(comparison).axes[0]

@@ -11,7 +11,7 @@ from hashprompt import benchmark
 from hashprompt.backbone.weights import weights_hash
 from hashprompt.engine.checkpoint import Checkpoints
 from hashprompt.engine.runner import Runner
-from hashprompt.methods.base import METHODS, presets
+from hashprompt.methods.base import METHODS, known_methods, presets
 from hashprompt.parts.growing import load_grown
 
 QUICK = {"epochs": 1, "batch_size": 16, "tii_epochs": 2, "align_epochs": 2}
@@ -25,7 +25,7 @@ def cases() -> list[Any]:
     """Every method and scenario in its faithful preset, and other presets that differ from it."""
     # Variants whose state or phases differ much from those of the preset.
     found: list[tuple[str, ...]] = [("hash", "paper", "class", "drift=affine")]
-    for name, (method, config) in METHODS.items():
+    for name, (method, config) in known_methods().items():
         for preset in presets(name):
             scenarios = method.info.scenarios if preset == "paper" else ("class",)
             if preset == "paper" or "tii" in config.model_fields:

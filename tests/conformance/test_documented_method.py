@@ -1,5 +1,6 @@
 """The method of docs/add-a-method.md, taken from the page as it stands, meets every contract."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from test_contracts import *  # noqa: F403  the contracts themselves
 from test_contracts import Learned
 
-from hashprompt.methods.base import METHODS
+from hashprompt.methods.base import METHODS, OWN_METHODS, known_methods
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-method.md"
 
@@ -18,8 +19,11 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Learned]:
     """Instead of all registered methods this one alone, registered for these tests alone."""
     block = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
+    file = tmp_path_factory.mktemp("own") / "first_prompt.py"
+    file.write_text(block[1], encoding="utf-8")
     before = set(METHODS)
-    exec(compile(block[1], str(PAGE), "exec"), {})
-    (name,) = set(METHODS) - before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(OWN_METHODS, f"{file}{os.pathsep}")
+        (name,) = set(known_methods()) - before
     yield Learned((name, "paper", "class"), tmp_path_factory.mktemp("run"))
     del METHODS[name]

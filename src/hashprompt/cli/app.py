@@ -19,7 +19,7 @@ from hashprompt.data.streams import StreamOptions, available_streams
 from hashprompt.engine.checkpoint import write_atomically
 from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
-from hashprompt.methods.base import METHODS, find_method, presets
+from hashprompt.methods.base import find_method, known_methods, presets
 from hashprompt.options import Options
 
 app = typer.Typer(
@@ -171,7 +171,8 @@ def methods(
 ) -> None:
     """List the methods, or all options of one."""
     if name is None:
-        rows = {n: f"{m.info.summary} ({', '.join(presets(n))})" for n, (m, _) in METHODS.items()}
+        known = known_methods().items()
+        rows = {n: f"{m.info.summary} ({', '.join(presets(n))})" for n, (m, _) in known}
         console.print(_listing("method", rows))
         console.print("All options of one: hashprompt methods NAME")
         return

@@ -1,10 +1,15 @@
 """The contract every method meets, and the registry of methods."""
 
 import math
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import chain
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
@@ -172,6 +177,7 @@ def blocks_of(layers: tuple[int, ...], backbone: Backbone) -> list[int]:
     return [layer - 1 for layer in layers]
 
 
+OWN_METHODS = "HASHPROMPT_METHODS"  # environment: Python files with methods of the user's own
 METHODS: dict[str, tuple[type[Method], type[MethodConfig]]] = {}
 
 
@@ -185,11 +191,41 @@ def register(name: str, config: type[MethodConfig]) -> Callable[[type[Method]], 
     return add
 
 
+def known_methods() -> dict[str, tuple[type[Method], type[MethodConfig]]]:
+    """All methods by name: ours, and those of the user's own files."""
+    for file in filter(None, os.environ.get(OWN_METHODS, "").split(os.pathsep)):
+        _import_own(Path(file).expanduser().resolve())
+    return METHODS
+
+
+@cache
+def _import_own(file: Path) -> None:
+    """Run a file of the user's that registers methods.
+
+    Run directories never name such a file: code must come from who types the command.
+    """
+    name = f"hashprompt_own_{file.stem}"
+    spec = spec_from_file_location(name, file)
+    try:
+        if spec is None or spec.loader is None:
+            raise ImportError("it is not a Python file")
+        module = module_from_spec(spec)
+        sys.modules[name] = module  # pydantic looks types up there
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the user's code raises
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"{OWN_METHODS} names {file}, which cannot be imported. {what}") from error
+
+
 def find_method(name: str) -> tuple[type[Method], type[MethodConfig]]:
     """A registered method and its option group."""
-    if name not in METHODS:
-        raise UserError(f"{unknown('method', name, METHODS)} See `hashprompt methods`.")
-    return METHODS[name]
+    methods = known_methods()
+    if name not in methods:
+        raise UserError(
+            f"{unknown('method', name, methods)} See `hashprompt methods`. One of your own: "
+            f"{OWN_METHODS}=FILE.py."
+        )
+    return methods[name]
 
 
 def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:

@@ -23,7 +23,10 @@ from hashprompt.report.figures import (
 )
 
 METRICS = ("FAA", "CAA", "FM")
-GROUPED_BY = ("method", "preset", "stream", "backbone", "options")
+# Where a stream and a backbone lie is not in here: the protocol knows what they hold.
+GROUPED_BY = ("method", "preset")
+# Options that change no number; the class order of a seed is checked as part of the protocol.
+NEUTRAL = {"data_root", "memory_gb", "device", "devices", "checkpoint_minutes", "order_seed"}
 
 
 class Stat(NamedTuple):
@@ -260,8 +263,15 @@ def _differences(name: str, a: Any, b: Any) -> list[str]:
 
 
 def _group_key(run: Run) -> str:
-    config = [run.result["config"].get(name) for name in GROUPED_BY]
-    return json.dumps([config, _without_order(run.result["protocol"]), run.differs], sort_keys=True)
+    named = [run.result["config"].get(name) for name in GROUPED_BY]
+    protocol = _without_order(run.result["protocol"])
+    return json.dumps([named, _options(run), protocol, run.differs], sort_keys=True)
+
+
+def _options(run: Run) -> dict[str, Any]:
+    """The options that may change a number."""
+    options = run.result["config"].get("options") or {}
+    return {name: value for name, value in options.items() if name not in NEUTRAL}
 
 
 def _refuse_repeats(group: list[Run]) -> None:
@@ -278,9 +288,8 @@ def _refuse_repeats(group: list[Run]) -> None:
 def _row(group: list[Run], groups: list[list[Run]]) -> Row:
     results = [run.result for run in group]
     config = results[0]["config"]
-    options = config.get("options") or {}
     rivals = [
-        other[0].result["config"].get("options") or {}
+        _options(other[0])
         for other in groups
         if other[0].result["config"]["method"] == config["method"]
     ]
@@ -291,7 +300,7 @@ def _row(group: list[Run], groups: list[list[Run]]) -> Row:
         preset=config.get("preset") or "",
         changed={
             name: value
-            for name, value in options.items()
+            for name, value in _options(group[0]).items()
             if any(other.get(name) != value for other in rivals)
         },
         seeds=tuple(run.seed for run in group),

@@ -444,7 +444,7 @@ def test_the_example_in_the_documentation_works() -> None:
 
 def test_an_answer_in_half_precision_is_close(taught: ContinualClassifier, spring: Path) -> None:
     half = ContinualClassifier(taught.folder)
-    setup = half._stored_setup()
+    setup = half._teacher.setup()
     setup.__dict__["run_options"] = setup.run_options.model_copy(update={"precision": "bf16-mixed"})
     photo = spring / "ash" / "0-0.png"
     found, expected = half.predict(photo), taught.predict(photo)

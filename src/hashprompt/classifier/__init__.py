@@ -5,7 +5,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,28 +13,18 @@ import numpy as np
 from rich.console import Console
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from hashprompt.backbone.weights import load_backbone
-from hashprompt.classifier.batches import Batch, gather
+from hashprompt.classifier.asking import Opened
 from hashprompt.classifier.changes import Changes, changes_of
-from hashprompt.classifier.choices import (
-    Effort,
-    Plan,
-    choose_backbone,
-    choose_image_size,
-    choose_training,
-    estimate,
-    seconds_per_image,
-)
-from hashprompt.classifier.learner import Learner, Setup, reading_size, weights_file
-from hashprompt.classifier.learning import TEST, Job, Learning, confused_photos, fingerprint
-from hashprompt.classifier.questions import Answer, Question
+from hashprompt.classifier.choices import Effort, Plan
+from hashprompt.classifier.learner import weights_file
+from hashprompt.classifier.learning import Learning, confused_photos
+from hashprompt.classifier.questions import Answer
 from hashprompt.classifier.questions import questions as questions_in
 from hashprompt.classifier.store import Store, Version, difference
-from hashprompt.data.photos import PhotoBatch
+from hashprompt.classifier.teaching import Lesson, Teacher
 from hashprompt.errors import UserError
 
 __all__ = ["Answer", "ContinualClassifier", "Learned"]
-REMINDERS = 3
 
 
 @dataclass(frozen=True)
@@ -56,15 +46,6 @@ class Learned:
     def to_dict(self) -> dict[str, Any]:
         report = str(self.report) if self.report else None
         return {"version": self.version, "report": report, **self.changes.to_dict()}
-
-
-@dataclass
-class _Open:
-    """The version that answers at the moment."""
-
-    number: int
-    learner: Learner
-    reminders: list[tuple[str, str]] = field(default_factory=list)  # class and learn of each cell
 
 
 class ContinualClassifier(ClassifierMixin, BaseEstimator):
@@ -102,8 +83,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         if folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="hashprompt-")
         self._store = Store(Path(self._temporary.name if folder is None else folder).expanduser())
-        self._setup: Setup | None = None
-        self._open: _Open | None = None
+        self._teacher = Teacher(self._store, backbone, method, seed, options)
+        self._open: Opened | None = None  # the version that answers at the moment
         self._loading = threading.Lock()
         if not self._store.is_new:
             self._store.header()  # a newer format, or damage, should show now
@@ -144,37 +125,30 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
             unreadable: `skip` leaves out images that cannot be read.
             quiet: no progress.
         """
-        console = Console(stderr=True, quiet=quiet)
-        name = str(photos) if isinstance(photos, str | Path) else "photos"
-        with self._store.lock(f"learning {name}"):
+        lesson = Lesson(photos, labels, test, effort, rename, unreadable)
+        store, teacher = self._store, self._teacher
+        with store.lock(f"learning {lesson.source or 'photos'}"):
             if discard:
-                shutil.rmtree(self._store.learning, ignore_errors=True)
-            job = Job.read(self._store.learning)
-            if job and self._is_done(job):
-                shutil.rmtree(self._store.learning, ignore_errors=True)
-                if resume or (job.source and job.source == _path(photos)):
-                    return self._learned(self._store.version(), [], False)
-                job = None
+                shutil.rmtree(store.learning, ignore_errors=True)
+            begun = teacher.unfinished()
+            if begun and teacher.is_done(begun):
+                shutil.rmtree(store.learning, ignore_errors=True)
+                if resume or (begun.source and begun.source == lesson.source):
+                    return self._learned(store.version(), [], False)
+                begun = None
             if resume:
-                if job is None:
-                    raise UserError(f"There is no unfinished learn in {self._store.folder}.")
-                if photos is None and job.source is None:
-                    raise UserError("It learned photos from memory: call learn with them again.")
-                photos = job.source if photos is None else photos
-                test, effort, rename = job.test or test, job.effort, job.rename
-                unreadable = job.unreadable
-            if photos is None:
+                if begun is None:
+                    raise UserError(f"There is no unfinished learn in {store.folder}.")
+                lesson = lesson.resumed(begun)
+            if lesson.photos is None:
                 raise UserError("Say what to learn: a folder of class folders, or images.")
-            if job and self._store.is_new:  # the choices of the first learn are made already
-                folder = self._store.folder
-                self._setup = Setup.stored(folder, job.header, self.backbone, self.options)
-            batch, setup = self._prepare(photos, labels, test, rename, unreadable)
-            job = self._job(job, batch, setup, photos, test, effort, rename, unreadable)
-            self._setup = setup
+            batch, setup = teacher.prepare(lesson)
+            job = teacher.begin(begun, batch, setup, lesson)
             if not quiet:
-                plan = self._plan(batch, setup, effort)
+                plan = teacher.plan(batch, setup, lesson.effort)
+                console = Console(stderr=True)
                 console.print(plan.text("Learning"), highlight=False, markup=False)
-            learning = Learning(self._store, setup, batch, job)
+            learning = Learning(store, setup, batch, job)
             version = learning.run(quiet)
             return self._learned(version, learning.tested, report)
 
@@ -188,131 +162,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         unreadable: Literal["stop", "skip"] = "stop",
     ) -> Plan:
         """What `learn` would do and how long it would take; nothing is changed."""
-        batch, setup = self._prepare(photos, labels, test, rename, unreadable)
-        return self._plan(batch, setup, effort)
-
-    def _plan(self, batch: Batch, setup: Setup, effort: Effort) -> Plan:
-        training = self._training(batch, effort)
-        known = [] if self._store.is_new else self._store.version().info["classes"]
-        classes = sorted(set(batch.labels))
-        held_out = batch.parts.count(TEST)
-        old = 0
-        if not self._store.is_new:
-            rows = self._store.photos(self._store.version()).values()
-            old = sum(row[1] == TEST and bool(row[2]) for row in rows)
-        each = seconds_per_image(setup.backbone, setup.device)
-        count = len(batch.labels) - held_out
-        return Plan(
-            batch.name,
-            [c for c in classes if c not in known],
-            [c for c in classes if c in known],
-            count,
-            held_out,
-            setup.backbone.name,
-            setup.backbone.preprocessing.image_size,
-            training["epochs"],
-            training["batch_size"],
-            estimate(each, count, held_out, old, training["epochs"]),
-            list(batch.notes),
-        )
-
-    def _prepare(
-        self,
-        photos: Any,
-        labels: Sequence[Any] | None,
-        test: Any,
-        rename: Mapping[str, str] | None,
-        unreadable: Literal["stop", "skip"],
-    ) -> tuple[Batch, Setup]:
-        """Everything that can fail on bad input, before anything is written."""
-        store = self._store
-        known, seen = [], {}
-        if not store.is_new:
-            version = store.version()
-            known, seen = version.info["classes"], store.photos(version)
-        fresh = store.is_new and self._setup is None
-        if fresh:
-            size = self.options.get("image_size")
-            loaded = load_backbone(self.backbone or choose_backbone(), size)
-            side = reading_size(loaded)
-        else:
-            side = self._stored_setup().short_side
-        batch = gather(
-            photos,
-            labels,
-            test=test,
-            known=known,
-            rename=rename,
-            seen=seen,
-            unreadable=unreadable,
-            short_side=side,
-        )
-        if not fresh:
-            return batch, self._stored_setup()
-        if size is None:
-            native = loaded.preprocessing.image_size
-            patch = loaded.model.vit.patch_embed.patch_size[0]
-            sides = [min(size) for size in batch.photos.sizes()]
-            chosen = choose_image_size(native, patch, sides)
-            if chosen != native:
-                loaded = load_backbone(loaded.name, chosen)
-        return batch, Setup.new(loaded, self.method, self.options, self.seed)
-
-    def _stored_setup(self) -> Setup:
-        if self._setup is None:
-            header = self._store.header()
-            folder = self._store.folder
-            self._setup = Setup.stored(folder, header, self.backbone, self.options)
-        return self._setup
-
-    def _training(self, batch: Batch, effort: Effort) -> dict[str, Any]:
-        chosen = choose_training(batch.parts.count("train"), effort)
-        return {k: self.options.get(k, v) for k, v in chosen.items()}
-
-    def _job(
-        self,
-        begun: Job | None,
-        batch: Batch,
-        setup: Setup,
-        photos: Any,
-        test: Any,
-        effort: Effort,
-        rename: Mapping[str, str] | None,
-        unreadable: Literal["stop", "skip"],
-    ) -> Job:
-        """The unfinished learn if it is this one, else a new one, written to disk."""
-        parent = None if self._store.is_new else self._store.current()
-        mark = fingerprint(batch, parent, effort)
-        folder = self._store.folder
-        if begun is not None:
-            if begun.fingerprint == mark:
-                return begun
-            what = begun.source or "photos from memory"
-            raise UserError(
-                f"An unfinished learn of {what} is in {folder}, and these photos or settings are "
-                f"not the same. Finish it first (resume=True, `hashprompt learn {folder} "
-                "--resume`) or drop it (discard=True, `--discard`)."
-            )
-        job = Job(
-            parent,
-            _path(photos),
-            _path(test),
-            effort,
-            dict(rename or {}),
-            unreadable,
-            setup.header(),
-            self._training(batch, effort),
-            mark,
-        )
-        shutil.rmtree(self._store.learning, ignore_errors=True)
-        job.write(self._store.learning)
-        return job
-
-    def _is_done(self, job: Job) -> bool:
-        """Whether a learn was killed between its commit and clearing up."""
-        if self._store.is_new:
-            return False
-        return self._store.version().info.get("job") == job.fingerprint
+        lesson = Lesson(photos, labels, test, effort, rename, unreadable)
+        return self._teacher.plan(*self._teacher.prepare(lesson), effort)
 
     def _learned(self, version: Version, tested: list, report: bool | str | Path) -> Learned:
         parent = version.info["parent"]
@@ -377,74 +228,20 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
             raise UserError(f"unknown_threshold={threshold}: expected a share between 0 and 1.")
         opened = self._version(version)
         asked, kind = questions_in(what, short_side=opened.learner.setup.short_side)
-        answers: list[Answer] = []
-        waiting: list[Question] = []
-        for question in asked:
-            waiting.append(question)
-            if len(waiting) == batch_size:
-                answers += self._answer(opened, waiting, threshold)
-                waiting = []
-        return answers + self._answer(opened, waiting, threshold), kind
+        return opened.answers(asked, threshold, batch_size), kind
 
-    def _answer(self, opened: _Open, asked: list[Question], threshold: float) -> list[Answer]:
-        readable = [q.image for q in asked if q.image is not None]
-        if not readable:
-            return [Answer(q.name, error=q.error) for q in asked]
-        learner, info = opened.learner, opened.learner.info
-        said = learner.ask(PhotoBatch(readable))
-        chances = learner.probabilities(said.logits).tolist()
-        unknown = learner.unknown(said.strange).tolist()
-        near = said.distances.topk(min(REMINDERS, said.distances.shape[1]), largest=False)
-        answers, row = [], 0
-        for question in asked:
-            if question.image is None:
-                answers.append(Answer(question.name, error=question.error))
-                continue
-            ranked = sorted(zip(info["classes"], chances[row], strict=True), key=lambda p: -p[1])
-            best = ranked[0][0]
-            cells = zip(near.indices[row].tolist(), near.values[row].tolist(), strict=True)
-            answers.append(
-                Answer(
-                    name=question.name,
-                    label=int(best) if info["integer_labels"] else best,
-                    confidence=ranked[0][1],
-                    probabilities=dict(ranked),
-                    unknown=unknown[row],
-                    is_unknown=unknown[row] > threshold,
-                    reminds_of=[
-                        {
-                            "class": opened.reminders[cell][0],
-                            "learned": opened.reminders[cell][1],
-                            "distance": round(distance, 3),
-                        }
-                        for cell, distance in cells
-                    ],
-                    error=None,
-                )
-            )
-            row += 1
-        return answers
-
-    def _version(self, number: int | None = None) -> _Open:
+    def _version(self, number: int | None = None) -> Opened:
         """The version asked for, loaded; a learn elsewhere that has finished is noticed."""
         if self._store.is_new:
             raise UserError(f"{self._store.folder} has learned nothing yet. Teach it: learn(…).")
         wanted = self._store.current() if number is None else number
-        opened = self._open
-        if opened is None or opened.number != wanted:
-            with self._loading:
-                opened = self._load(wanted)
+        with self._loading:
+            opened = self._open
+            if opened is None or opened.number != wanted:
+                opened = Opened.load(self._store, self._teacher.setup(), wanted)
                 if number is None:
                     self._open = opened
         return opened
-
-    def _load(self, number: int) -> _Open:
-        if self._open is not None and self._open.number == number:
-            return self._open
-        version = self._store.version(number)
-        learner = Learner(self._stored_setup(), version.info, self._store.tensors(version))
-        classes, learns = version.info["classes"], version.info["batch_names"]
-        return _Open(number, learner, [(classes[c], learns[t]) for t, c in learner.cells])
 
     # The past. -----------------------------------------------------------------------------
 
@@ -475,8 +272,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
         """One version as a folder that opens on another machine, without paths of photos."""
         extra: dict[str, Path] = {}
         if backbone:
-            setup = self._stored_setup()
-            weights = weights_file(setup.backbone.name)
+            weights = weights_file(self._teacher.setup().backbone.name)
             if weights:
                 extra[f"backbone{''.join(weights[1].suffixes[-1:])}"] = weights[1]
         return self._store.export(Path(target), version, extra)
@@ -521,10 +317,6 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
     def set_params(self, **params: Any) -> "ContinualClassifier":
         self.__init__(**{**self.get_params(), **params})  # type: ignore[misc]
         return self
-
-
-def _path(what: Any) -> str | None:
-    return str(Path(what).expanduser().resolve()) if isinstance(what, str | Path) else None
 
 
 def _raise_first(answers: Sequence[Answer]) -> None:

@@ -25,7 +25,7 @@ from hashprompt.parts.gaussians import ClassGaussians
 def features(runner: Runner, task: Any, table: Any, oracle: bool) -> tuple[Tensor, Tensor]:
     """Prompted features (N, D) of a table of images and the tasks (N,) they were prompted for."""
     method: Any = runner.method
-    plain = runner.plain_features(table)
+    plain = runner.passes.plain_features(table)
     found, tasks = [], []
     for rows in torch.arange(len(table)).split(128):
         images = runner.views.clean(table.images[rows])

@@ -508,7 +508,7 @@ def test_training_that_diverges_in_its_last_step_is_noticed(
     one_step = ["--set", "lr=1e30", "--set", "epochs=1", "--set", "batch_size=16"]
     outcome = cli("run", *tiny_flags, *one_step, "--preset", "best", "--out", tmp_path / "out")
     assert outcome.code == 1
-    assert "Features are not finite in task 1" in outcome.said
+    assert "Features are not finite" in outcome.said
     assert "smaller lr" in outcome.said
 
 

@@ -28,6 +28,7 @@ from hashprompt.data.streams import TaskData
 from hashprompt.data.tables import ImageTable
 from hashprompt.engine.checkpoint import write_json
 from hashprompt.engine.devices import launch
+from hashprompt.engine.progress import RunProgress
 from hashprompt.engine.runner import Runner
 from hashprompt.errors import UserError
 
@@ -190,7 +191,8 @@ class Learning:
             "distances": [],
         }
         learner = Learner(self.setup, info, runner.method.state_dict())
-        logits, strange = self._ask(learner)
+        with runner.progress:
+            logits, strange = self._ask(learner, runner.progress)
         truth = torch.cat([t.table.labels for t in self.tested]) if self.tested else torch.empty(0)
         before = self.old.get("temperature")
         info["temperature"], info["calibration"] = calibrate(logits, truth.long(), before)
@@ -213,8 +215,9 @@ class Learning:
         before = [row[4] for row in there]
         return Tested(ImageTable(photos, labels), [row[0] for row in there], before)
 
-    def _ask(self, learner: Learner) -> tuple[Tensor, Tensor]:
+    def _ask(self, learner: Learner, progress: RunProgress) -> tuple[Tensor, Tensor]:
         """Logits (N, C) and strangeness (N,) of all held-out photos."""
+        progress.phase(0, "testing", sum(len(tested.table) for tested in self.tested))
         logits, strange = [torch.zeros(0, len(self.classes))], [torch.zeros(0)]
         size = self.setup.run_options.eval_batch_size
         for tested in self.tested:
@@ -224,6 +227,8 @@ class Learning:
                 tested.said += said.logits.argmax(1).tolist()
                 logits.append(said.logits)
                 strange.append(said.strange.cpu())
+                done = sum(map(len, logits))
+                progress.step(done, done)
         return torch.cat(logits), torch.cat(strange)
 
     def _compare(self) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class RunProgress:
         self._run = self._bars.add_task("tasks", total=tasks, info="", visible=titles is None)
         self._phase = self._bars.add_task("", total=None, info="", visible=False)
         self._started = time.monotonic()
+        self._counts_steps = False
 
     def __enter__(self) -> "RunProgress":
         self._bars.start()
@@ -55,8 +56,9 @@ class RunProgress:
         self._bars.update(self._run, completed=count)
 
     def phase(self, task: int, name: str, steps: int, done: int = 0) -> None:
-        """A phase starts (or goes on at step `done`)."""
+        """A phase starts (or goes on at step `done`); with 0 steps it counts what it looks at."""
         self._started = time.monotonic()
+        self._counts_steps = steps > 0
         title = f"task {task + 1} · {name}" if self.titles is None else self.titles.get(name, name)
         self._bars.remove_task(self._phase)  # a bar cannot lose its total
         self._phase = self._bars.add_task(title, total=steps or None, completed=done, info="")
@@ -68,6 +70,11 @@ class RunProgress:
         told += [f"loss {loss:.3f}"] if loss is not None else []
         told += [f"{rate:,.0f} images/s"]
         self._bars.update(self._phase, completed=done, info=" · ".join(told))
+
+    def looked(self, done: int, images: int) -> None:
+        """`done` of so many images were looked at."""
+        if not self._counts_steps:
+            self._bars.update(self._phase, total=images, completed=done)
 
     def say(self, text: str) -> None:
         """A line that stays."""

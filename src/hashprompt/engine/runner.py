@@ -1,6 +1,5 @@
 """The one trainer: takes a method through a stream, and can be killed at any moment."""
 
-import json
 import math
 import signal
 import time
@@ -14,12 +13,12 @@ from rich.markup import escape
 from torch import Tensor
 
 from hashprompt.backbone.weights import LoadedBackbone
-from hashprompt.data.cache import cached, tensor_hash
 from hashprompt.data.photos import Ahead
 from hashprompt.data.streams import Stream, TaskData
 from hashprompt.data.tables import ImageTable, concatenate
 from hashprompt.engine.checkpoint import Checkpoints
 from hashprompt.engine.metrics import average_after
+from hashprompt.engine.passes import Passes
 from hashprompt.engine.progress import RunProgress
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.settings import RunOptions
@@ -49,12 +48,12 @@ class CurrentTask:
         self.labels = data.train.labels.to(runner.fabric.device)
 
     def features(self) -> Tensor:
-        return self._runner.plain_features(self._data.train)
+        return self._runner.passes.plain_features(self._data.train)
 
     def map(
         self, function: Callable[[Tensor], Tensor], view: Literal["train", "clean"] = "clean"
     ) -> Tensor:
-        return self._runner.map_images(self._data.train, function, view)
+        return self._runner.passes.map(self._data.train, function, view)
 
 
 class Runner:
@@ -96,7 +95,7 @@ class Runner:
         self._clock: dict[str, Any] = {}  # the entry of the log that time goes to
         self._since = self._saved_at = time.monotonic()
         self._stop = False
-        self._plain: dict[int, Tensor] = {}
+        self.passes = Passes(backbone, self.views, options, fabric, self._looked)
         backbone.model.to(fabric.device)
         method.to(fabric.device)
 
@@ -202,7 +201,7 @@ class Runner:
             drawn = phase.draw()
             return len(drawn), self._from(where, len(drawn), drawn.__getitem__)
         order = torch.randperm(len(data.train)).split(phase.batch_size)
-        features = self.plain_features(data.train) if phase.view == "features" else None
+        features = self.passes.plain_features(data.train) if phase.view == "features" else None
         batches = Ahead(data.train.images, [self._own_share(rows) for rows in order])
 
         def make(step: int) -> Batch:
@@ -273,60 +272,7 @@ class Runner:
             f"{self.checkpoints.folder}. Try a smaller lr, precision=32 or clip=1."
         )
 
-    # Passes without gradients. -------------------------------------------------------------
-
-    def plain_features(self, table: ImageTable) -> Tensor:
-        """Un-prompted features (N, D) of the clean view: computed once ever, kept on disk."""
-        if id(table) not in self._plain:  # tables live as long as the stream
-            view = json.dumps([self.views.to_dict(), self.options.precision])
-            key = tensor_hash(self.backbone.weights_sha256, view, table.images)
-            # Not shared among devices: one of them may find the file while another does not.
-            model = self.backbone.model
-            made = cached(
-                "features", key, lambda: {"x": self.map_images(table, model, shared=False)}
-            )
-            self._plain[id(table)] = made["x"].to(self.fabric.device)
-        return self._plain[id(table)]
-
-    @torch.no_grad()
-    def map_images(
-        self,
-        table: ImageTable,
-        function: Callable[[Tensor], Tensor],
-        view: Literal["train", "clean"] = "clean",
-        shared: bool = True,
-    ) -> Tensor:
-        """`function` over a view, in batches shared among the devices; (N, …) float."""
-        size = self.options.eval_batch_size
-        see = self.views.train if view == "train" else self.views.clean
-        shared = shared and self.fabric.world_size > 1
-        outputs = []
-        batches = Ahead(table.images, torch.arange(len(table)).split(size))
-        for number in range(len(batches.batches)):
-            self._check_stop()
-            if not shared or number % self.fabric.world_size == self.fabric.global_rank:
-                images = see(batches[number].to(self.fabric.device))
-                with self.fabric.autocast():
-                    outputs.append(function(images).float())
-        whole = self._gather(outputs, len(table)) if shared else torch.cat(outputs)
-        if not whole.isfinite().all():
-            raise UserError(
-                f"Features are not finite in task {self.position['task'] + 1}: training diverged. "
-                "Try a smaller lr, precision=32 or clip=1."
-            )
-        return whole
-
-    def _gather(self, own: list[Tensor], count: int) -> Tensor:
-        """All batches in order, when each device did every world-size-th one."""
-        world, size = self.fabric.world_size, self.options.eval_batch_size
-        shape: tuple[int, ...] = self.fabric.broadcast(tuple(own[0].shape[1:]) if own else ())
-        rounds = math.ceil(count / size / world)
-        whole = torch.zeros(rounds, size, *shape, device=self.fabric.device)
-        for number, output in enumerate(own):
-            whole[number, : len(output)] = output
-        shared = self.fabric.all_gather(whole)  # (world, rounds, size, …)
-        assert isinstance(shared, Tensor)
-        return shared.transpose(0, 1).flatten(0, 2)[:count]
+    # Testing. ------------------------------------------------------------------------------
 
     def _evaluate(self, learned: int) -> None:
         """Test on every task learned so far."""
@@ -335,22 +281,22 @@ class Runner:
         column = len(self.stream.tasks) - 1 if self.method.info.joint else learned
         shared = self.stream.shared_test  # then its accuracy stands for every task
         tasks = tasks[:1] if shared else tasks
-        self.progress.phase(learned, "evaluate", len(tasks))
+        self.progress.phase(learned, "evaluate", sum(len(task.test) for task in tasks))
         counts = {"images": 0, "first_guess": 0, "task": 0}
         asked = {"first_guess": False, "task": False}
-        for done, task in enumerate(tasks):
+        for task in tasks:
             right = 0
             for prediction, labels in self.predictions(task.test):
+                counts["images"] += len(labels)
+                self.progress.step(counts["images"], counts["images"])
                 right += int((prediction.logits.argmax(1) == labels).sum())
                 for name, truth in (("first_guess", labels), ("task", task.index)):
                     guess = getattr(prediction, name)
                     if guess is not None and not (shared and name == "task"):
                         asked[name] = True
                         counts[name] += int((guess == truth).sum())
-            counts["images"] += len(task.test)
             for row in range(column + 1) if shared else (task.index,):
                 self.log["accuracy"][row][column] = 100 * right / len(task.test)
-            self.progress.step(done + 1, counts["images"])
         share = {n: 100 * counts[n] / counts["images"] if asked[n] else None for n in asked}
         entry = {
             "task": column,
@@ -386,11 +332,8 @@ class Runner:
     @torch.no_grad()
     def predictions(self, table: ImageTable) -> Iterator[tuple[Prediction, Tensor]]:
         """Predictions of a test set with its labels, a batch at a time (on every device all)."""
-        plain = self.plain_features(table)
-        batches = Ahead(table.images, torch.arange(len(table)).split(self.options.eval_batch_size))
-        for number, rows in enumerate(batches.batches):
-            self._check_stop()
-            images = self.views.clean(batches[number].to(self.fabric.device))
+        plain = self.passes.plain_features(table)
+        for rows, images in self.passes.clean_batches(table):
             with self.fabric.autocast():
                 prediction = self.method.predict(images, plain[rows.to(plain.device)])
             yield prediction, table.labels[rows].to(self.fabric.device)
@@ -454,6 +397,10 @@ class Runner:
         load_grown(self.method, own)
         self._leave_accumulators_to_first()
         return {k: v for k, v in tensors.items() if k.startswith("optimizer/")}
+
+    def _looked(self, done: int, images: int) -> None:
+        self._check_stop()
+        self.progress.looked(done, images)
 
     def _check_stop(self) -> None:
         if self._stop:

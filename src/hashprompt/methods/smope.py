@@ -193,7 +193,7 @@ class Smope(PromptTuning):
             scores = torch.stack([choice.scores for choice in self._choices], dim=1)
             return marked(scores, scores.topk(self.config.top_k)[1])  # (B, P, H, N)
 
-        self.counts = self.counts + task.map(best, view="train").sum(0).to(self.device)
+        self.counts = self.counts + task.map(best, view="train").sum(0).to(self.counts)
 
     def _describe(self, task: TaskView) -> None:
         features = task.map(self.features_of)

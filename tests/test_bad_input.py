@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
 from hashprompt import benchmark
@@ -379,7 +381,8 @@ def test_overwrite_replaces_a_run_and_all_that_was_in_it(tiny_run: Any, tmp_path
     (out / "stale.txt").touch()
     result = tiny_run(out, method="finetune", overwrite=True, tii_epochs=None, align_epochs=None)
     assert result.metrics["FAA"] is not None
-    assert {p.name for p in out.iterdir()} == {"config.json", "result.json", "checkpoints"}
+    left = {p.name for p in out.iterdir() if p.name != ".lock"}
+    assert left == {"config.json", "result.json", "checkpoints"}
 
 
 FOREIGN = {
@@ -432,6 +435,22 @@ def test_only_a_run_directory_can_be_resumed(content: str | None, cli: Any, tmp_
     outcome = cli("resume", tmp_path)
     assert outcome.code == 1
     assert f"{tmp_path} is not a run directory" in outcome.said
+
+
+def test_two_processes_do_not_work_on_one_run(
+    cli: Any, tiny_flags: list[str], undisturbed: benchmark.Result, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(undisturbed.folder, run)
+    (run / "result.json").unlink()
+    with FileLock(run / ".lock"):
+        before = listing(run)
+        for command in (["resume", run], ["run", *tiny_flags, "--out", run, "--overwrite"]):
+            outcome = cli(*command)
+            assert outcome.code == 1
+            assert f"Another process is working on {run}" in outcome.said
+            assert listing(run) == before
+    assert cli("resume", run).code == 0  # it has gone
 
 
 # Interruptions. ----------------------------------------------------------------------------

@@ -4,12 +4,14 @@ import json
 import platform
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock, Timeout
 from pydantic import Field
 
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
@@ -285,12 +287,30 @@ def _make_folder(folder: Path, overwrite: bool) -> None:
                 raise UserError(
                     f"Cannot use {folder}: {what}. {way if ours else 'Choose another --out'}."
                 )
+            with _alone(folder):
+                pass  # nobody is at work there
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
             f"Cannot create {folder}: {error.strerror or error}. Choose another --out."
         ) from error
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Be the only process that works on a run: two would write over each other's checkpoints."""
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UserError(
+            f"Another process is working on {folder}. Wait for it, or choose another --out."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _is_run(folder: Path) -> bool:
@@ -315,7 +335,8 @@ def _carry_out(
     runner = Runner(
         method, stream, backbone, planned.run_options, fabric, folder, planned.seed, quiet
     )
-    log = runner.run()
+    with _alone(folder) if fabric.is_global_zero else nullcontext():
+        log = runner.run()
     config = {k: v for k, v in planned.to_dict().items() if k != "format"}
     data = {
         "format": FORMAT,

@@ -71,7 +71,7 @@ class HashConfig(PromptConfig):
         description="whether Gaussians of old classes follow the features as the pool moves: by "
         "the shift, or the affine map, that images of the new task show",
     )
-    drift_ridge: float = Field(0.1, gt=0, description="damping of the affine map")
+    drift_ridge: float = Field(1.0, gt=0, description="damping of the affine map")
     mask_inactive: bool = Field(
         False, description="experts that no image of the batch chose do not move at all"
     )

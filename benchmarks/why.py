@@ -55,15 +55,21 @@ def drift(old: ClassGaussians, new: ClassGaussians, method: Any) -> float:
     return float((moved / spread)[earlier].mean())
 
 
-def examine(folder: Path) -> dict[str, float]:
+def load(folder: Path) -> Runner:
+    """A finished run with its learner."""
     planned, _ = benchmark._stored_plan(folder)
     _, stream, backbone, method, fabric = benchmark._prepare(planned)
-    assert isinstance(method, Pipeline)
     runner = Runner(
         method, stream, backbone, planned.run_options, fabric, folder, planned.seed, quiet=True
     )
     runner._restore()
     method.eval()
+    return runner
+
+
+def examine(runner: Runner) -> dict[str, float]:
+    method, stream = runner.method, runner.stream
+    assert isinstance(method, Pipeline)
     fresh = renewed(runner)
     shrink = (method.config.shrinkage, method.config.ridge)
     heads = {
@@ -93,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+", help="finished runs of hash, hide or norga")
     runs = parser.parse_args().runs
-    found = {run.name: examine(run) for run in runs}
+    found = {run.name: examine(load(run)) for run in runs}
     print("| FAA, % | " + " | ".join(found) + " |\n|---|" + "---|" * len(found))
     for row in next(iter(found.values())):
         digits = 2 if "drift" in row else 1

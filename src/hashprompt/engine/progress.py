@@ -10,7 +10,6 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
@@ -26,9 +25,8 @@ class RunProgress:
         self.console = Console(stderr=True, quiet=quiet)
         self._bars = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=8),  # all of it should fit into 80 columns
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
             TextColumn("ETA"),
             TimeRemainingColumn(),
             TextColumn("{task.fields[info]}"),
@@ -67,7 +65,7 @@ class RunProgress:
         """`done` steps of the phase are over; `images` went through since it started."""
         rate = images / max(time.monotonic() - self._started, 1e-9)
         told = [f"epoch {epoch}"] if epoch else []
-        told += [f"loss {loss:.3f}"] if loss is not None else []
+        told += [f"loss {loss:.2f}"] if loss is not None else []
         told += [f"{rate:,.0f} images/s"]
         self._bars.update(self._phase, completed=done, info=" · ".join(told))
 

@@ -29,6 +29,7 @@ VARIANTS: dict[str, "Variant"] = {
         "paper",
         {"tii": "discriminant", "align": "discriminant"},
     ),
+    "Hash, `best`, old Gaussians stay (`drift=ignore`)": ("hash", "best", {"drift": "ignore"}),
     "**Hash, `best`**": ("hash", "best", {}),
     "joint (ceiling)": ("joint", "paper", {}),
 }

@@ -95,6 +95,22 @@ def ask_again(run: Path) -> dict[str, float | None]:
     return found
 
 
+def keep(folders: dict[str, list[Path]], asked: dict[str, Any], file: Path) -> None:
+    """The numbers behind the tables and figures, small enough to be kept with the text."""
+    kept: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    for name, runs in folders.items():
+        for run in runs:
+            result = json.loads((run / "result.json").read_text())
+            kept.setdefault(name, {})[str(result["config"]["seed"])] = {
+                "metrics": result["metrics"],
+                "after_task": [round(entry["average"], 2) for entry in result["after_task"]],
+                "parameters": result["parameters"],
+                "passes": result["passes"],
+                "asked": asked.get(str(run), {}),
+            }
+    file.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+
+
 def draw(folders: dict[str, list[Path]], where: Path) -> None:
     """The two figures: accuracy over tasks, accuracy against parameters."""
     from hashprompt.report.compare import Comparison, compare, compare_figure, cost_figure
@@ -129,6 +145,7 @@ def main() -> None:
     columns = {name: COLUMNS[name] for name in shown}
     columns |= {name: lambda r, name=name: asked[r["folder"]][name] for name in ASKED}
     print_table(folders, columns)
+    keep(folders, asked, args.runs / args.what / "family.json")
     if args.what == "real":  # another seed has other classes, which do not make a mean
         folders = {name: runs[:1] for name, runs in folders.items()}
     draw(folders, args.runs / args.what / "figures")

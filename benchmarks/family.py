@@ -32,6 +32,7 @@ FAMILY: dict[str, Variant] = {
     "HiDe-Prompt": ("hide", "paper", {}),
     "NoRGa": ("norga", "paper", {}),
     "Hash": ("hash", "paper", {}),
+    "Hash, best with HDR + HGM": ("hash", "best", {"hdr": True, "hgm": True}),
     "Hash, best": ("hash", "best", {}),
     "DualPrompt, legacy layout": ("dualprompt", "paper", LEAK),
     "S-Prompt++, legacy layout": ("s-prompt-plus", "paper", LEAK),

@@ -29,7 +29,12 @@ VARIANTS: dict[str, "Variant"] = {
         "paper",
         {"tii": "discriminant", "align": "discriminant"},
     ),
-    "Hash, `best`, old Gaussians stay (`drift=ignore`)": ("hash", "best", {"drift": "ignore"}),
+    "Hash, `best` with HDR + HGM, old Gaussians stay": (
+        "hash",
+        "best",
+        {"hdr": True, "hgm": True, "drift": "ignore"},
+    ),
+    "Hash, `best` with HDR + HGM": ("hash", "best", {"hdr": True, "hgm": True}),
     "**Hash, `best`**": ("hash", "best", {}),
     "joint (ceiling)": ("joint", "paper", {}),
 }

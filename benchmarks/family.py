@@ -98,6 +98,8 @@ def ask_again(run: Path) -> dict[str, float | None]:
 
 def keep(folders: dict[str, list[Path]], asked: dict[str, Any], file: Path) -> None:
     """The numbers behind the tables and figures, small enough to be kept with the text."""
+    from hashprompt.engine.checkpoint import write_json
+
     kept: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
     for name, runs in folders.items():
         for run in runs:
@@ -109,7 +111,7 @@ def keep(folders: dict[str, list[Path]], asked: dict[str, Any], file: Path) -> N
                 "passes": result["passes"],
                 "asked": asked.get(str(run), {}),
             }
-    file.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    write_json(file, kept)
 
 
 def draw(folders: dict[str, list[Path]], where: Path) -> None:

@@ -12,7 +12,7 @@ from tables import arguments, is_finished, run_one, settings_of
 from torch import Tensor, nn
 from why import drift, features, load, renewed
 
-from hashprompt.engine.runner import Runner
+from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.base import TaskView, register
 from hashprompt.methods.hash import Hash, HashConfig
 from hashprompt.parts.discriminant import Discriminant
@@ -59,17 +59,17 @@ class Probe(Hash):
 
 
 @torch.no_grad()
-def examine(runner: Runner) -> None:
+def examine(trainer: Trainer) -> None:
     """Print a row per way: discriminant, with the plain vote, right task given, distance left."""
-    method: Any = runner.method
-    tasks = runner.stream.tasks
+    method: Any = trainer.method
+    tasks = trainer.stream.tasks
     seen = {
-        right: [features(runner, t, t.test, right)[0] for t in tasks] for right in (False, True)
+        right: [features(trainer, t, t.test, right)[0] for t in tasks] for right in (False, True)
     }
     plain = [
-        method.discriminant("plain").scores(runner.passes.plain_features(t.test)) for t in tasks
+        method.discriminant("plain").scores(trainer.passes.plain_features(t.test)) for t in tasks
     ]
-    new = renewed(runner)
+    new = renewed(trainer)
     for way, stats in {**method.probes, "renewed": new}.items():
         config = method.config
         heads = Discriminant(stats.means, stats.covariances(), config.shrinkage, config.ridge)

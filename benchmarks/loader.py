@@ -16,7 +16,9 @@ import yaml
 from speed import learner, seconds
 
 from hashprompt.backbone import load_backbone
+from hashprompt.checks.steps import train_step
 from hashprompt.data.streams import StreamOptions, load_stream
+from hashprompt.engine.optimization import make_optimizer
 from hashprompt.engine.settings import RunOptions
 from hashprompt.methods.base import Batch
 from hashprompt.options import build, split_options
@@ -39,7 +41,7 @@ def main() -> None:
     views = build(RunOptions, of_run).views(loaded.preprocessing, stream)
     method, task = learner(loaded.model.to(device), device)
     wtp = next(phase for phase in method.phases(task) if phase.name == "wtp")
-    optimizer = torch.optim.Adam(wtp.groups)
+    optimizer = make_optimizer(wtp)
     images = stream.tasks[0].train.images
 
     def rows() -> torch.Tensor:
@@ -54,11 +56,7 @@ def main() -> None:
     batch = Batch(load_train(), torch.randint(50, 60, (args.batch,), device=device))
 
     def step() -> None:
-        optimizer.zero_grad()
-        torch.stack(list(wtp.step(batch).values())).sum().backward()
-        method.before_update(wtp)
-        optimizer.step()
-        method.after_update(wtp)
+        train_step(wtp, batch, optimizer)
 
     work = {"train view": load_train, "clean view": load_clean}
     for function in (step, *work.values()):

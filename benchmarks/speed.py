@@ -14,6 +14,8 @@ from statistics import median
 import torch
 
 from hashprompt.backbone import Backbone, load_backbone
+from hashprompt.checks.steps import train_step
+from hashprompt.engine.optimization import make_optimizer
 from hashprompt.methods.base import Batch
 from hashprompt.methods.hash import Hash, HashConfig
 
@@ -68,7 +70,7 @@ def main() -> None:
     vit = backbone.vit
     method, task = learner(backbone, device)
     wtp = next(p for p in method.phases(task) if p.name == "wtp")
-    optimizer = torch.optim.Adam(wtp.groups)
+    optimizer = make_optimizer(wtp)
     size = loaded.preprocessing.image_size
     images = torch.randn(args.batch, 3, size, size, device=device)
     labels = torch.randint(50, 60, (args.batch,), device=device)
@@ -78,11 +80,7 @@ def main() -> None:
         vit.forward_features(images)
 
     def train() -> None:
-        optimizer.zero_grad()
-        torch.stack(list(wtp.step(Batch(images, labels)).values())).sum().backward()
-        method.before_update(wtp)
-        optimizer.step()
-        method.after_update(wtp)
+        train_step(wtp, Batch(images, labels), optimizer)
 
     @torch.no_grad()
     def evaluate() -> None:

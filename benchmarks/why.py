@@ -15,20 +15,20 @@ import torch
 from torch import Tensor
 
 from hashprompt import benchmark
-from hashprompt.engine.runner import Runner
+from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.pipeline import Pipeline
 from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.gaussians import ClassGaussians
 
 
 @torch.no_grad()
-def features(runner: Runner, task: Any, table: Any, oracle: bool) -> tuple[Tensor, Tensor]:
+def features(trainer: Trainer, task: Any, table: Any, oracle: bool) -> tuple[Tensor, Tensor]:
     """Prompted features (N, D) of a table of images and the tasks (N,) they were prompted for."""
-    method: Any = runner.method
-    plain = runner.passes.plain_features(table)
+    method: Any = trainer.method
+    plain = trainer.passes.plain_features(table)
     found, tasks = [], []
     for rows in torch.arange(len(table)).split(128):
-        images = runner.views.clean(table.images[rows])
+        images = trainer.views.clean(table.images[rows])
         right = torch.full((len(rows),), task.index)
         inferred = right if oracle else method.infer_task(plain[rows])[0]
         found.append(method.prompted(method.backbone.embed(images), inferred))
@@ -36,12 +36,12 @@ def features(runner: Runner, task: Any, table: Any, oracle: bool) -> tuple[Tenso
     return torch.cat(found), torch.cat(tasks)
 
 
-def renewed(runner: Runner) -> ClassGaussians:
+def renewed(trainer: Trainer) -> ClassGaussians:
     """Gaussians of all classes with the prompts as they are after the last task."""
-    method: Any = runner.method
+    method: Any = trainer.method
     stats = ClassGaussians(method.backbone.dim, "covariance")
-    for task in runner.stream.tasks:
-        now, _ = features(runner, task, task.train, oracle=True)
+    for task in trainer.stream.tasks:
+        now, _ = features(trainer, task, task.train, oracle=True)
         for label in task.classes:
             stats.add(now[task.train.labels == label])
     return stats
@@ -55,22 +55,20 @@ def drift(old: ClassGaussians, new: ClassGaussians, method: Any) -> float:
     return float((moved / spread)[earlier].mean())
 
 
-def load(folder: Path) -> Runner:
+def load(folder: Path) -> Trainer:
     """A finished run with its learner."""
     planned, _ = benchmark._stored_plan(folder)
     _, stream, backbone, method, fabric = benchmark._prepare(planned)
-    runner = Runner(
-        method, stream, backbone, planned.run_options, fabric, folder, planned.seed, quiet=True
-    )
-    runner._restore()
+    trainer = Trainer(method, stream, backbone, planned.run_options, fabric, folder, planned.seed)
+    trainer.restore()
     method.eval()
-    return runner
+    return trainer
 
 
-def examine(runner: Runner) -> dict[str, float]:
-    method, stream = runner.method, runner.stream
+def examine(trainer: Trainer) -> dict[str, float]:
+    method, stream = trainer.method, trainer.stream
     assert isinstance(method, Pipeline)
-    fresh = renewed(runner)
+    fresh = renewed(trainer)
     shrink = (method.config.shrinkage, method.config.ridge)
     heads = {
         "trained head": method.head,
@@ -84,7 +82,7 @@ def examine(runner: Runner) -> dict[str, float]:
     right = dict.fromkeys([f"{h}{o}" for h in heads for o in ("", ", right task given")], 0.0)
     for oracle in (False, True):
         for task in stream.tasks:
-            found, _ = features(runner, task, task.test, oracle)
+            found, _ = features(trainer, task, task.test, oracle)
             for name, head in heads.items():
                 with torch.no_grad():
                     answer = head(found).argmax(1)

@@ -18,9 +18,10 @@ from safetensors.torch import load_file, save_file
 from hashprompt import benchmark
 from hashprompt.backbone.weights import _nano_file
 from hashprompt.engine.checkpoint import Checkpoints
-from hashprompt.engine.runner import Runner
+from hashprompt.engine.trainer import Trainer
 from hashprompt.errors import UserError
 from hashprompt.methods.hash import Hash
+from hashprompt.methods.phase import StepResult
 
 Refusal = Callable[..., str]
 
@@ -465,13 +466,13 @@ def at_step(
     def arrange(number: int, act: Callable[[dict[str, Any]], Any]) -> None:
         real, calls = Hash._wtp_step, 0
 
-        def step(self: Hash, *args: Any) -> dict[str, Any]:
+        def step(self: Hash, *args: Any) -> StepResult:
             nonlocal calls
             calls += 1
-            losses = real(self, *args)
+            result = real(self, *args)
             if calls == number:
-                act(losses)
-            return losses
+                act(result.losses)
+            return result
 
         monkeypatch.setattr(Hash, "_wtp_step", step)
 
@@ -590,7 +591,7 @@ def test_a_run_is_not_resumed_on_other_data(
     data, out = tmp_path / "data.npz", tmp_path / "out"
     data.write_bytes(tiny_npz.read_bytes())
     with monkeypatch.context() as patch:
-        patch.setattr(Runner, "run", lambda self: (_ for _ in ()).throw(UserError("cut off")))
+        patch.setattr(Trainer, "fit", lambda self: (_ for _ in ()).throw(UserError("cut off")))
         with pytest.raises(UserError, match="cut off"):
             tiny_run(out, stream=f"npz:{data}")
     arrays = dict(np.load(data))

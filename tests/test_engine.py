@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load, load_file
 
 import hashprompt
-from hashprompt.engine.progress import RunProgress
+from hashprompt.progress import ProgressBars
 
 SMALL: dict[str, Any] = {
     **{"stream": "digits", "tasks": 3, "classes": 6, "train_per_class": 8, "test_per_class": 5},
@@ -91,16 +91,16 @@ def test_two_devices_share_each_batch(tmp_path: Path) -> None:
 
 
 def test_a_phase_without_steps_shows_the_images_it_has_looked_at() -> None:
-    progress = RunProgress(tasks=2, quiet=True)
+    progress = ProgressBars()
 
     def shown() -> tuple[float, float | None]:
         bar = progress._bars.tasks[-1]
         return bar.completed, bar.total
 
-    progress.phase(0, "statistics", steps=0)
+    progress.on_phase_start(0, "statistics", steps=0, done=0)
     assert shown() == (0, None)
-    progress.looked(64, 100)
+    progress.on_images_seen(64, 100)
     assert shown() == (64, 100)
-    progress.phase(0, "train", steps=7, done=2)
-    progress.looked(64, 100)  # a phase that counts steps goes on counting them
+    progress.on_phase_start(0, "train", steps=7, done=2)
+    progress.on_images_seen(64, 100)  # a phase that counts steps goes on counting them
     assert shown() == (2, 7)

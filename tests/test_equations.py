@@ -11,6 +11,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, tensor
 
 from hashprompt.backbone import Backbone
+from hashprompt.checks.steps import train_step
 from hashprompt.engine.metrics import summarise
 from hashprompt.methods.base import Batch, Phase
 from hashprompt.methods.hash import Hash, HashConfig
@@ -21,7 +22,7 @@ from hashprompt.parts.gaussians import JITTER, ClassGaussians
 from hashprompt.parts.heads import GrowingLinear, TaskIdentityHead, masked_cross_entropy
 from hashprompt.parts.history import UsageHistory, penalty, protected, update_factor
 from hashprompt.parts.pool import PromptPool
-from hashprompt.parts.router import Routers, choose
+from hashprompt.parts.router import Routers, Routing, choose
 
 close = torch.testing.assert_close
 DIM = 16
@@ -58,17 +59,12 @@ def make_hash(**options: Any) -> Hash:
 def train_steps(method: Hash, task: FakeTask, steps: int = 1, lr: float = 0.01) -> None:
     """Steps of WTP as the engine does them."""
     phase = next(p for p in method.phases(task) if p.name == "wtp")
-    groups = [{"params": g["params"]} for g in phase.groups]
+    groups = [{"params": g.params} for g in phase.groups]
     # Gradients of this tiny ViT are near Adam's usual ε, which would blur the comparison.
     adam = phase.optimizer == "adam"
     optimizer = torch.optim.Adam(groups, lr, eps=1e-14) if adam else torch.optim.SGD(groups, lr)
     for _ in range(steps):
-        optimizer.zero_grad()
-        losses = phase.step(Batch(task.images, task.labels))
-        sum(losses.values()).backward()
-        method.before_update(phase)
-        optimizer.step()
-        method.after_update(phase)
+        train_step(phase, Batch(task.images, task.labels), optimizer)
 
 
 # Routing (Eq. 1–3, 7, 8). ------------------------------------------------------------------
@@ -232,11 +228,7 @@ def test_masked_inactive_experts_do_not_move_even_with_momentum() -> None:
         for banned in ([0, 1, 2], [2, 3, 4]):  # first 3 and 4 are used, then 0 and 1
             method.penalties[1, 0] = torch.zeros(5).index_fill(0, tensor(banned), 100.0)
             before = method.pool.prompts.detach().clone()
-            optimizer.zero_grad()
-            phase.step(Batch(task.images, task.labels))["ce"].backward()
-            method.before_update(phase)
-            optimizer.step()
-            method.after_update(phase)
+            train_step(phase, Batch(task.images, task.labels), optimizer)
         change = (method.pool.prompts.detach() - before).abs().sum((1, 2, 3, 4))
         assert (change[:2] > 0).all()
         moved[mask] = float(change[2:].sum())
@@ -289,8 +281,9 @@ def test_a_router_per_layer_reads_the_tokens_that_enter_its_block() -> None:
     method.begin_task(FakeTask(0, (0, 1)))
     images = torch.randn(3, 3, 16, 16)
     tokens = method.backbone.embed(images)
-    method.prompted(tokens, None)
-    first, second = method._routing
+    decisions: list[Routing] = []
+    method.backbone.encode(tokens, method.inject(tokens, None, decisions))
+    first, second = decisions
     close(first.scores[:, 0], method.routers.scores(tokens, None, 0))
     assert (second.scores[:, 0] - method.routers.scores(tokens, None, 1)).abs().max() > 1e-4
 
@@ -329,7 +322,6 @@ def test_aligning_draws_as_many_batches_as_old_classes_and_moves_all_rows() -> N
     batches = tap.draw()
     assert [len(b.labels) for b in batches] == [20, 20]  # 2 old classes, 5·batch_size rows
     before = method.head.weight.detach().clone()
-    torch.optim.SGD(tap.groups, lr=0.1)
     tap.step(batches[0])["tap"].backward()
     assert (method.head.weight.grad.abs().sum(1) > 0).all()
     assert torch.equal(before, method.head.weight.detach())
@@ -536,7 +528,7 @@ def test_a_joint_run_has_a_final_accuracy_alone() -> None:
 
 
 def test_learning_rate_schedules() -> None:
-    from hashprompt.engine.runner import learning_rate_factor as factor
+    from hashprompt.methods.phase import learning_rate_factor as factor
 
     assert [factor("step", e, 90) for e in (0, 29, 30, 60)] == pytest.approx([1, 1, 0.1, 0.01])
     assert [factor("cosine", e, 4) for e in (0, 1, 2)] == pytest.approx([1, 0.8535534, 0.5])

@@ -15,17 +15,18 @@ from filelock import FileLock, Timeout
 from pydantic import Field
 
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
-from hashprompt.data.streams import EMBEDDED, Stream, StreamOptions, load_stream
+from hashprompt.data.streams import EMBEDDED, Stream, StreamOptions, joint, load_stream
 from hashprompt.engine.checkpoint import write_json
 from hashprompt.engine.devices import launch
 from hashprompt.engine.metrics import summarise
-from hashprompt.engine.runner import Runner
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.settings import RunOptions
+from hashprompt.engine.trainer import Trainer
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Method, MethodConfig, find_method, preset_options
 from hashprompt.options import Options, build, split_options
 from hashprompt.parts import legacy
+from hashprompt.progress import ProgressBars
 from hashprompt.report import FORMAT, read_result
 
 if TYPE_CHECKING:
@@ -197,9 +198,10 @@ def evaluate(folder: str | Path, quiet: bool = False, **options: Any) -> dict[st
     _check_same(folder, {k: v for k, v in protocol.items() if k not in may_differ}, parts[0])
     _, stream, backbone, method, fabric = parts
     run_options, seed = planned.run_options, planned.seed
-    runner = Runner(method, stream, backbone, run_options, fabric, folder, seed, quiet)
+    callbacks = () if quiet else (ProgressBars(),)
+    trainer = Trainer(method, stream, backbone, run_options, fabric, folder, seed, callbacks)
     try:
-        return runner.evaluate_again()
+        return trainer.evaluate()
     except KeyError as error:
         raise UserError(
             f"The learner in {folder} lacks what these options need: {error}"
@@ -266,6 +268,8 @@ def _prepare(
         "precision": planned.run_options.precision,
         "legacy": switches,
     }
+    if method.info.joint:
+        stream = joint(stream)
     if switches:
         warnings.warn(
             f"{' and '.join(switches)}: as in the public code, an image's answer depends "
@@ -332,11 +336,12 @@ def _carry_out(
     method: Method,
     fabric: "Fabric",
 ) -> Result:
-    runner = Runner(
-        method, stream, backbone, planned.run_options, fabric, folder, planned.seed, quiet
+    callbacks = () if quiet else (ProgressBars(),)
+    trainer = Trainer(
+        method, stream, backbone, planned.run_options, fabric, folder, planned.seed, callbacks
     )
     with _alone(folder) if fabric.is_global_zero else nullcontext():
-        log = runner.run()
+        log = trainer.fit()
     config = {k: v for k, v in planned.to_dict().items() if k != "format"}
     data = {
         "format": FORMAT,

@@ -12,9 +12,9 @@ import torch
 from pictures import QUICK
 
 from hashprompt import ContinualClassifier, UserError
-from hashprompt.classifier import learning
 from hashprompt.data.photos import pool
 from hashprompt.engine import checkpoint
+from hashprompt.engine.optimization import Optimization
 
 Make = Callable[..., ContinualClassifier]
 
@@ -129,13 +129,13 @@ def test_other_photos_wait_until_the_unfinished_learn_is_settled(
 def test_a_request_to_stop_is_told_how_to_go_on(
     make: Make, spring: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner = learning.Runner._step
+    inner = Optimization.step
 
-    def stop(self: learning.Runner, *arguments: object) -> float:
+    def stop(self: Optimization, *arguments: object) -> float:
         os.kill(os.getpid(), signal.SIGINT)
         return inner(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(learning.Runner, "_step", stop)
+    monkeypatch.setattr(Optimization, "step", stop)
     with pytest.raises(UserError, match=r"hashprompt learn .*trees --resume"):
         make().learn(spring, report=False, quiet=True)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from hashprompt import benchmark
 from hashprompt.backbone.weights import weights_hash
 from hashprompt.engine.checkpoint import Checkpoints
-from hashprompt.engine.runner import Runner
+from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.base import METHODS, known_methods, presets
 from hashprompt.parts.growing import load_grown
 
@@ -38,24 +38,24 @@ class Learned:
 
     def __init__(self, case: tuple[str, str, str], folder: Path) -> None:
         self.case = case
-        self.runner = self._runner(folder)
-        self.method = self.runner.method
-        self.vit_before = weights_hash(self.runner.backbone.model.vit)
+        self.trainer = self._trainer(folder)
+        self.method = self.trainer.method
+        self.vit_before = weights_hash(self.trainer.backbone.model.vit)
         self.snapshots: list[dict[str, Tensor]] = []  # the state after each task
         self.widths: list[int] = []  # number of classes it could answer after each task
-        evaluate = self.runner._evaluate
+        evaluate = self.trainer.evaluator.evaluate
 
-        def watched(task: int) -> None:
+        def watched(stage: int, accuracy: Any) -> Any:
             state = self.method.state_dict()
             self.snapshots.append({k: v.clone() for k, v in state.items()})
-            images = self.runner.views.clean(self.runner.stream.tasks[0].test.images[:2])
+            images = self.trainer.views.clean(self.trainer.stream.stages[0].test.images[:2])
             self.widths.append(self.logits(images).shape[1])
-            evaluate(task)
+            return evaluate(stage, accuracy)
 
-        self.runner._evaluate = watched  # type: ignore[method-assign]
-        self.log = self.runner.run()
+        self.trainer.evaluator.evaluate = watched  # type: ignore[method-assign]
+        self.log = self.trainer.fit()
 
-    def _runner(self, folder: Path) -> Runner:
+    def _trainer(self, folder: Path) -> Trainer:
         name, preset, scenario = self.case
         stream, options = SMALL[scenario]
         known = METHODS[name][1].model_fields
@@ -67,11 +67,11 @@ class Learned:
         }
         planned = benchmark.plan(name, stream, "nano", 0, preset, options)
         _, data, backbone, method, fabric = benchmark._prepare(planned)
-        return Runner(method, data, backbone, planned.run_options, fabric, folder, 0, quiet=True)
+        return Trainer(method, data, backbone, planned.run_options, fabric, folder, 0)
 
-    def again(self, folder: Path) -> Runner:
+    def again(self, folder: Path) -> Trainer:
         """The same run from the start, or from the checkpoint in the folder."""
-        return self._runner(folder)
+        return self._trainer(folder)
 
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:
@@ -79,10 +79,10 @@ class Learned:
 
     def images(self) -> Tensor:
         """64 test images of all tasks, in mixed order."""
-        tables = [task.test.images for task in self.runner.stream.tasks]
+        tables = [task.test.images for task in self.trainer.stream.stages]
         mixed = torch.cat(tables).repeat(3, 1, 1, 1)
         order = torch.randperm(len(mixed), generator=torch.Generator().manual_seed(0))[:64]
-        return self.runner.views.clean(mixed[order])
+        return self.trainer.views.clean(mixed[order])
 
 
 @pytest.fixture(scope="module", params=cases())
@@ -106,7 +106,7 @@ def test_logits_do_not_depend_on_the_batch(learned: Learned) -> None:
 
 
 def test_the_backbone_is_unchanged(learned: Learned) -> None:
-    assert weights_hash(learned.runner.backbone.model.vit) == learned.vit_before
+    assert weights_hash(learned.trainer.backbone.model.vit) == learned.vit_before
 
 
 def test_what_belongs_to_old_tasks_is_bit_identical_later(learned: Learned) -> None:
@@ -118,7 +118,7 @@ def test_what_belongs_to_old_tasks_is_bit_identical_later(learned: Learned) -> N
 
 
 def test_only_seen_classes_are_answered_and_none_is_lost(learned: Learned) -> None:
-    tasks = learned.runner.tasks
+    tasks = learned.trainer.stream.tasks
     seen = [max(max(t.classes) for t in tasks[: i + 1]) + 1 for i in range(len(tasks))]
     assert learned.widths == seen
     assert learned.logits(learned.images()).isfinite().all()
@@ -147,7 +147,7 @@ def test_a_run_cut_off_anywhere_resumes_to_the_same_numbers(
     class PowerCut(BaseException):
         pass
 
-    folder = learned.runner.checkpoints.folder
+    folder = learned.trainer.checkpoints.folder
     total = max(int(path.stem.split("-")[1]) for path in folder.glob("state-*.json"))
     save, calls = Checkpoints.save, 0
 
@@ -161,9 +161,9 @@ def test_a_run_cut_off_anywhere_resumes_to_the_same_numbers(
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoints, "save", save_then_fail)
         with pytest.raises(PowerCut):
-            learned.again(tmp_path).run()
+            learned.again(tmp_path).fit()
     resumed = learned.again(tmp_path)
-    log = resumed.run()
+    log = resumed.fit()
     assert log["accuracy"] == learned.log["accuracy"]
     assert log["diagnostics"] == learned.log["diagnostics"]
     for name, tensor in resumed.method.state_dict().items():

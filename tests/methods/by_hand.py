@@ -8,6 +8,8 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
 from hashprompt.backbone import Backbone
+from hashprompt.checks.steps import train_step
+from hashprompt.engine.optimization import make_optimizer
 from hashprompt.methods.base import Batch, Method
 
 DIM, DEPTH = 16, 2
@@ -57,16 +59,9 @@ def learn(method: Method, task: Any, steps: int = 2) -> None:
             phase.work()
             continue
         assert phase.step is not None
-        sgd = phase.optimizer == "sgd"
-        # Gradients of so small a ViT are near Adam's usual ε, which would blur comparisons.
-        optimizer = (
-            torch.optim.SGD(phase.groups, momentum=0.9)
-            if sgd
-            else torch.optim.Adam(phase.groups, eps=1e-14)
-        )
+        optimizer = make_optimizer(phase)
+        for group in optimizer.param_groups:
+            # Gradients of so small a ViT are near Adam's usual ε, which would blur comparisons.
+            group["eps"] = 1e-14
         for _ in range(steps):
-            optimizer.zero_grad()
-            torch.stack(list(phase.step(Batch(task.images, task.labels)).values())).sum().backward()
-            method.before_update(phase)
-            optimizer.step()
-            method.after_update(phase)
+            train_step(phase, Batch(task.images, task.labels), optimizer)

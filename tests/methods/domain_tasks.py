@@ -9,6 +9,8 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
 from hashprompt.backbone import Backbone
+from hashprompt.checks.steps import train_step
+from hashprompt.engine.optimization import make_optimizer
 from hashprompt.methods import METHODS
 from hashprompt.methods.base import Batch, Method
 
@@ -53,11 +55,9 @@ def learn(method: Method, domain: Any) -> None:
             assert phase.work is not None
             phase.work()
             continue
-        optimizer = torch.optim.SGD(phase.groups, momentum=0.9)
+        optimizer = make_optimizer(phase)
         for _ in range(2):
-            optimizer.zero_grad()
-            phase.step(Batch(domain.images, domain.labels))["ce"].backward()
-            optimizer.step()
+            train_step(phase, Batch(domain.images, domain.labels), optimizer)
 
 
 def learned(name: str, domains: int = 3, **options: Any) -> tuple[Any, list[Domain]]:

@@ -116,7 +116,7 @@ def test_only_old_classifiers_that_are_not_behind_are_smoothed() -> None:
 
 def test_what_belongs_to_old_tasks_gets_no_update_not_even_weight_decay() -> None:
     method, task = learned(weight_decay=0.1), TinyTask(2, CLASSES[2])
-    trained = {id(p) for group in method.phases(task)[0].groups for p in group["params"]}
+    trained = {id(p) for group in method.phases(task)[0].groups for p in group.params}
     before = {name: value.clone() for name, value in method.state_dict().items()}
     train(method, task)
     for name, value in method.state_dict().items():

@@ -8,6 +8,8 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 
 from hashprompt.backbone import Backbone
+from hashprompt.checks.steps import train_step
+from hashprompt.engine.optimization import make_optimizer
 from hashprompt.methods.base import Batch
 from hashprompt.methods.hide import Hide, HideConfig
 from hashprompt.methods.norga import Norga, NorgaConfig
@@ -34,13 +36,10 @@ def learn(method: Hide, index: int, steps: int = 2) -> None:
     """Training steps of a task as the engine does them."""
     method.begin_task(task(index))
     (phase,) = method.prompt_phases(task(index))
-    optimizer = torch.optim.Adam(phase.groups)
-    assert phase.step is not None
+    optimizer = make_optimizer(phase)
     for _ in range(steps):
-        optimizer.zero_grad()
         batch = Batch(torch.randn(4, 3, 16, 16), torch.tensor([0, 1, 0, 1]) + 2 * index)
-        sum(phase.step(batch).values()).backward()  # type: ignore[union-attr]
-        optimizer.step()
+        train_step(phase, batch, optimizer)
 
 
 def test_a_new_prompt_starts_as_the_last_and_keeps_a_share_of_the_earlier_ones() -> None:

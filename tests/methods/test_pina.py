@@ -77,7 +77,7 @@ def test_what_is_trained_on_the_first_domain_and_later() -> None:
 
     def trained() -> set[nn.Parameter]:
         groups = method.phases(domains[-1])[0].groups
-        return {parameter for group in groups for parameter in group["params"]}
+        return {parameter for group in groups for parameter in group.params}
 
     assert trained() == head | prompt
     domains.append(Domain(1, domains[0].backbone))

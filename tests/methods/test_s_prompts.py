@@ -64,7 +64,7 @@ def test_old_prompts_heads_and_centroids_keep_their_bytes() -> None:
 
 def test_the_first_domain_has_a_weight_decay_of_its_own() -> None:
     method, domains = learned("s-prompts", first_weight_decay=0.03, weight_decay=0.02)
-    decays = [[g["weight_decay"] for g in method.phases(d)[0].groups] for d in domains]
+    decays = [[g.weight_decay for g in method.phases(d)[0].groups] for d in domains]
     assert decays == [[0.03] * 2, [0.02] * 2, [0.02] * 2]
 
 

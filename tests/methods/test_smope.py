@@ -11,7 +11,14 @@ from torch import Tensor
 
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch
-from hashprompt.methods.smope import Smope, SmopeConfig, prototype_loss, router_loss
+from hashprompt.methods.smope import (
+    Choice,
+    Smope,
+    SmopeConfig,
+    Use,
+    prototype_loss,
+    router_loss,
+)
 from hashprompt.options import build
 
 close = torch.testing.assert_close
@@ -41,6 +48,13 @@ def second_task(**options: Any) -> tuple[Smope, TinyTask]:
 
 
 # The sparse attention. -----------------------------------------------------------------------
+
+
+def choices_of(method: Smope, images: Tensor, use: Use) -> list[Choice]:
+    choices: list[Choice] = []
+    tokens = method.backbone.embed(images)
+    method.backbone.encode(tokens, method._inject(len(tokens), use, choices))
+    return choices
 
 
 def best(scores: list[float], count: int) -> list[int]:
@@ -98,17 +112,15 @@ def test_features_are_those_of_attention_written_out(use: Any) -> None:
     generator = torch.Generator().manual_seed(2)
     method.frequent = torch.rand(method.frequent.shape, generator=generator) < 0.5
     method.counts = torch.randint(0, 3, method.counts.shape, generator=generator)
-    method._use = use
     tokens = method.backbone.embed(task.images)
-    inject = method.prompt(tokens, tokens, training=use != "test").inject
+    inject = method._inject(len(tokens), use, [])
     found = method.features(tokens, inject)
     back = 0.7 * method.frequent if use == "train" else 2.0 * (method.counts == 0)
     for image, feature in zip(task.images, found, strict=True):
         expected, _ = slow_features(method, image, back, 0 if use == "all" else 2)
         close(feature.detach(), expected, rtol=1e-4, atol=1e-5)
     # The three ways do differ.
-    method._use = "train" if use == "all" else "all"
-    other = method.prompt(tokens, tokens, training=True).inject
+    other = method._inject(len(tokens), "train" if use == "all" else "all", [])
     assert (method.features(tokens, other) - found).abs().max() > 1e-3
 
 
@@ -116,8 +128,7 @@ def test_experts_that_no_task_used_are_not_used_at_test() -> None:
     method, task = second_task()
     method.counts = torch.ones_like(method.counts)
     method.counts[:, :, :3] = 0  # two are left, as many as an image uses
-    method.features_of(task.images)
-    for choice in method._choices:
+    for choice in choices_of(method, task.images, "test"):
         assert set(choice.chosen.flatten().tolist()) == {3, 4}
 
 
@@ -216,7 +227,7 @@ def test_chosen_experts_learn_and_others_do_not() -> None:
     method._step(Batch(task.images, task.labels), task)["ce"].backward()
     gradient = method.prompts.grad
     assert gradient is not None
-    for position, choice in enumerate(method._choices):
+    for position, choice in enumerate(choices_of(method, task.images, "train")):
         for head in range(HEADS):
             used = set(choice.chosen[:, head].flatten().tolist())
             own = gradient[position, :, :, head * WIDTH : (head + 1) * WIDTH].abs().amax(-1)
@@ -241,7 +252,7 @@ def test_stages_of_the_first_and_of_later_tasks() -> None:
     batches = later[3].draw()
     assert [len(b.labels) for b in batches] == [7, 7]  # a batch per old class
     assert set(torch.cat([b.labels for b in batches]).tolist()) <= {0, 1, 2, 3}
-    assert [g["params"] for g in later[3].groups] == [list(method.head.parameters())]
+    assert [g.params for g in later[3].groups] == [tuple(method.head.parameters())]
 
 
 def test_in_the_warm_up_all_experts_learn_without_a_router_loss() -> None:

@@ -9,6 +9,8 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, tensor
 
 from hashprompt.backbone import Backbone
+from hashprompt.checks.steps import train_step
+from hashprompt.engine.optimization import make_optimizer
 from hashprompt.methods.base import Batch, Method
 
 DIM = 16
@@ -46,10 +48,10 @@ def train(method: Method, task: TinyTask, phase: str = "train", steps: int = 2) 
     """Steps of a phase at a large rate, as the engine does them."""
     chosen = next(p for p in method.phases(task) if p.name == phase)
     assert chosen.step is not None
-    optimizer = torch.optim.Adam([{**group, "lr": 0.1} for group in chosen.groups])
+    optimizer = make_optimizer(chosen)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1
     for _ in range(steps):
         batches = chosen.draw() if chosen.draw else [Batch(task.images, task.labels)]
         for batch in batches:
-            optimizer.zero_grad()
-            torch.stack(list(chosen.step(batch).values())).sum().backward()
-            optimizer.step()
+            train_step(chosen, batch, optimizer)

@@ -26,11 +26,12 @@ from hashprompt.classifier.store import Store, Version
 from hashprompt.data.photos import Photos, Reading, open_photos
 from hashprompt.data.streams import TaskData
 from hashprompt.data.tables import ImageTable
+from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.checkpoint import write_json
 from hashprompt.engine.devices import launch
-from hashprompt.engine.progress import RunProgress
-from hashprompt.engine.runner import Runner
+from hashprompt.engine.trainer import Trainer
 from hashprompt.errors import UserError
+from hashprompt.progress import ProgressBars
 
 TEST = "test"
 # The phases of the method, as a person with photos would call them.
@@ -117,13 +118,13 @@ class Learning:
     def run(self, quiet: bool) -> Version:
         """Learn, test, calibrate and commit; what was going on before is taken up."""
         started = time.perf_counter()
-        runner = self._runner(quiet)
+        trainer = self._trainer(quiet)
         if self.parent:
-            runner.start_from(self.store.tensors(self.parent), len(self.old["batches"]))
-        log = runner.run()
+            trainer.start_from(self.store.tensors(self.parent), len(self.old["batches"]))
+        log = trainer.fit()
         trained = time.perf_counter()
-        state = runner.method.state_dict()
-        info = self._test(runner)
+        state = trainer.method.state_dict()
+        info = self._test(trainer)
         seconds = Counter({"testing": time.perf_counter() - trained})
         for entry in log["timings"]:
             if entry["phase"] in PHASES:
@@ -134,7 +135,7 @@ class Learning:
         shutil.rmtree(self.store.learning, ignore_errors=True)
         return version
 
-    def _runner(self, quiet: bool) -> Runner:
+    def _trainer(self, quiet: bool) -> Trainer:
         new = self._table(~self.is_test)
         none = new.select(torch.zeros(0, dtype=torch.int64))
         past = [
@@ -146,7 +147,7 @@ class Learning:
         setup = self.setup
         how = f"hashprompt learn {self.store.folder} --resume"
         method = setup.make_method(self.job.training)
-        return Runner(
+        return Trainer(
             method,
             stream,
             setup.backbone,
@@ -154,9 +155,8 @@ class Learning:
             launch(setup.run_options),
             self.store.learning,
             setup.seed,
-            quiet,
+            () if quiet else (ProgressBars(PHASES),),
             how,
-            PHASES,
         )
 
     def _table(self, rows: Tensor) -> ImageTable:
@@ -164,7 +164,7 @@ class Learning:
 
     # After training. -----------------------------------------------------------------------
 
-    def _test(self, runner: Runner) -> dict[str, Any]:
+    def _test(self, trainer: Trainer) -> dict[str, Any]:
         """Ask the new version about all held-out photos that are there; what is known of it."""
         learned = self._table(~self.is_test)
         batches = [*self.old.get("batches", []), torch.unique(learned.labels).tolist()]
@@ -184,15 +184,15 @@ class Learning:
             "batch_names": [*self.old.get("batch_names", []), self.batch.name],
             "images": self._counts(),
             "training": self.job.training,
-            "usage": runner.method.usage(),
-            "sizes": runner.method.sizes(),
+            "usage": trainer.method.usage(),
+            "sizes": trainer.method.sizes(),
             "notes": self.notes,
             "temperature": 1.0,
             "distances": [],
         }
-        learner = Learner(self.setup, info, runner.method.state_dict())
-        with runner.progress:
-            logits, strange = self._ask(learner, runner.progress)
+        learner = Learner(self.setup, info, trainer.method.state_dict())
+        with trainer.callbacks.running(1, 0):
+            logits, strange = self._ask(learner, trainer.callbacks)
         truth = torch.cat([t.table.labels for t in self.tested]) if self.tested else torch.empty(0)
         before = self.old.get("temperature")
         info["temperature"], info["calibration"] = calibrate(logits, truth.long(), before)
@@ -215,9 +215,10 @@ class Learning:
         before = [row[4] for row in there]
         return Tested(ImageTable(photos, labels), [row[0] for row in there], before)
 
-    def _ask(self, learner: Learner, progress: RunProgress) -> tuple[Tensor, Tensor]:
+    def _ask(self, learner: Learner, callback: Callback) -> tuple[Tensor, Tensor]:
         """Logits (N, C) and strangeness (N,) of all held-out photos."""
-        progress.phase(0, "testing", sum(len(tested.table) for tested in self.tested))
+        count = sum(len(tested.table) for tested in self.tested)
+        callback.on_phase_start(0, "testing", count, 0)
         logits, strange = [torch.zeros(0, len(self.classes))], [torch.zeros(0)]
         size = self.setup.run_options.eval_batch_size
         for tested in self.tested:
@@ -227,8 +228,7 @@ class Learning:
                 tested.said += said.logits.argmax(1).tolist()
                 logits.append(said.logits)
                 strange.append(said.strange.cpu())
-                done = sum(map(len, logits))
-                progress.step(done, done)
+                callback.on_images_tested(sum(map(len, logits)))
         return torch.cat(logits), torch.cat(strange)
 
     def _compare(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hashprompt.data.cache import tensor_hash
 from hashprompt.data.class_orders import order_classes
 from hashprompt.data.settings import StreamOptions
 from hashprompt.data.sources import EMBEDDED, available_streams, load_source
-from hashprompt.data.tables import ImageTable, Source
+from hashprompt.data.tables import ImageTable, Source, concatenate
 from hashprompt.errors import UserError
 
 Scenario = Literal["class", "domain"]
@@ -22,6 +22,7 @@ __all__ = [
     "TaskData",
     "available_streams",
     "cut_source",
+    "joint",
     "load_stream",
 ]
 
@@ -51,6 +52,28 @@ class Stream:
     shared_test: bool = False  # one test set for all tasks
     split: str | None = None
     notes: tuple[str, ...] = ()
+    joint_of: tuple[TaskData, ...] = ()  # the tasks that were merged into one
+
+    @property
+    def is_joint(self) -> bool:
+        return bool(self.joint_of)
+
+    @property
+    def stages(self) -> tuple[TaskData, ...]:
+        """What accuracy is told of: the tasks, also where they are learned as one."""
+        return self.joint_of or self.tasks
+
+    def stage_of(self, task: int) -> int:
+        """The stage that is reached when a task is learned."""
+        return task + len(self.stages) - len(self.tasks)
+
+
+def joint(stream: Stream) -> Stream:
+    """All tasks learned as one, and tested as they are."""
+    train = concatenate([task.train for task in stream.tasks])
+    classes = tuple(sorted({c for task in stream.tasks for c in task.classes}))
+    merged = TaskData(0, classes, train, stream.tasks[0].test)
+    return replace(stream, tasks=(merged,), joint_of=stream.tasks)
 
 
 def load_stream(name: str, options: StreamOptions, seed: int) -> Stream:

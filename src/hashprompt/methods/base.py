@@ -1,10 +1,9 @@
 """The contract every method meets, and the registry of methods."""
 
-import math
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.util import module_from_spec, spec_from_file_location
@@ -19,16 +18,38 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone
 from hashprompt.errors import UserError
+from hashprompt.methods.phase import (
+    Batch,
+    Losses,
+    ParamGroup,
+    Phase,
+    Schedule,
+    StepResult,
+    learning_rate_factor,
+)
 from hashprompt.options import Options, unknown
 
-Schedule = Literal["constant", "cosine", "step", "coda"]
-
-
-class Batch(NamedTuple):
-    """Training input: images (B, 3, S, S) or features (B, D), with labels (B,)."""
-
-    inputs: Tensor
-    labels: Tensor
+__all__ = [
+    "Batch",
+    "Losses",
+    "Method",
+    "MethodConfig",
+    "MethodInfo",
+    "ParamGroup",
+    "Phase",
+    "Prediction",
+    "Schedule",
+    "StepResult",
+    "TaskView",
+    "blocks_of",
+    "find_method",
+    "known_methods",
+    "learning_rate_factor",
+    "parameter_count",
+    "preset_options",
+    "presets",
+    "register",
+]
 
 
 class Prediction(NamedTuple):
@@ -37,26 +58,6 @@ class Prediction(NamedTuple):
     logits: Tensor  # (B, C) over the classes seen so far
     task: Tensor | None = None  # (B,) inferred task
     first_guess: Tensor | None = None  # (B,) class that task inference would answer
-
-
-@dataclass(frozen=True)
-class Phase:
-    """One stage of learning a task. With `work` it is a computation, else it trains.
-
-    The engine builds the optimiser, feeds batches, saves and resumes; a phase only says what.
-    """
-
-    name: str
-    work: Callable[[], None] | None = None
-    step: Callable[[Batch], dict[str, Tensor]] | None = None  # named losses, summed
-    groups: list[dict[str, Any]] = field(default_factory=list)  # {"params": [...], "lr": ...}
-    epochs: int = 0
-    batch_size: int = 0
-    view: Literal["train", "clean", "features"] = "train"
-    draw: Callable[[], list[Batch]] | None = None  # the batches of an epoch, instead of a view
-    optimizer: Literal["adam", "sgd"] = "adam"
-    schedule: Schedule | Callable[[int, int], float] = "constant"  # or (epoch, epochs) -> factor
-    clip: float | None = None
 
 
 class TaskView(Protocol):
@@ -99,9 +100,11 @@ class Method(nn.Module):
     info: ClassVar[MethodInfo]
     keeps: tuple[str, ...] = ()  # state (by prefix) whose old rows never change
     backbone: Backbone
+    config: MethodConfig
 
     def __init__(self, config: MethodConfig, backbone: Backbone) -> None:
         super().__init__()
+        self.config = config
         # Not a submodule: the frozen ViT is no part of what a method saves.
         self.__dict__["backbone"] = backbone
 
@@ -119,12 +122,6 @@ class Method(nn.Module):
     def end_task(self, task: TaskView) -> None:
         """After the last phase, before evaluation."""
 
-    def before_update(self, phase: Phase) -> None:
-        """After the backward pass, before clipping and the optimiser's step."""
-
-    def after_update(self, phase: Phase) -> None:
-        """After the optimiser's step."""
-
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         """Classify images, whatever task they come from.
 
@@ -135,7 +132,7 @@ class Method(nn.Module):
         raise NotImplementedError
 
     def accumulators(self) -> list[Tensor]:
-        """Buffers that add up over training images; many devices sum theirs."""
+        """Buffers to which steps add counts of images; after each step all devices have the sum."""
         return []
 
     def diagnostics(self) -> dict[str, float]:
@@ -153,21 +150,6 @@ class Method(nn.Module):
         gates), `head`, `tii` (task inference by a network), `statistics` (of features).
         """
         raise NotImplementedError
-
-
-def learning_rate_factor(
-    schedule: Schedule | Callable[[int, int], float], epoch: int, epochs: int
-) -> float:
-    """The rate of an epoch over the initial rate."""
-    if callable(schedule):
-        return schedule(epoch, epochs)
-    if schedule == "coda":  # CODA-Prompt's cosine: almost zero in the last epoch
-        return math.cos(0.495 * math.pi * epoch / max(epochs - 1, 1))
-    if schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
-    if schedule == "step":
-        return 0.1 ** (epoch // 30)
-    return 1.0
 
 
 def blocks_of(layers: tuple[int, ...], backbone: Backbone) -> list[int]:

@@ -5,6 +5,8 @@ gates and experts move only where the inputs of old tasks do not see it, so that
 their prompts.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ from hashprompt.methods.base import (
     Method,
     MethodConfig,
     MethodInfo,
+    ParamGroup,
     Phase,
     Prediction,
     TaskView,
@@ -78,6 +81,7 @@ class CPG(Method):
         scenarios=("class",),
     )
     keeps = ("head.",)
+    config: CPGConfig
 
     def __init__(self, config: CPGConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -92,8 +96,6 @@ class CPG(Method):
         self.query_gram: Tensor  # QᵀQ over the images of all tasks: what gates saw
         self.weight_gram: Tensor  # GᵀG: what weighted the experts
         self._projectors: tuple[Tensor, Tensor] | None = None  # derived, so never saved
-        self._before: dict[str, Tensor] = {}  # parameters before the optimiser's step
-        self._old_rows = 0  # of the head, while a task is trained
 
     def begin_task(self, task: TaskView) -> None:
         self.head.grow(max(task.classes) + 1)
@@ -129,40 +131,43 @@ class CPG(Method):
     def phases(self, task: TaskView) -> list[Phase]:
         config = self.config
 
-        def tenths(step: int, _: int) -> float:
+        def tenths(step: float, _: float) -> float:
             epoch = 1 + step // config.repeats
             return 0.1 ** sum(epoch >= milestone for milestone in config.milestones)
 
-        group = {"params": list(self.parameters()), "lr": config.lr}
         train = Phase(
             "train",
             step=lambda batch: self._step(batch, task),
-            groups=[{**group, "weight_decay": config.weight_decay}],
+            groups=[ParamGroup(tuple(self.parameters()), config.lr, config.weight_decay)],
             epochs=config.epochs * config.repeats,
             batch_size=config.batch_size,
             schedule=tenths,
+            update=lambda _: self._in_null_space(old_rows=min(task.classes)),
         )
         return [train, Phase("null-space", work=lambda: self._remember(task))]
 
     def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         features, _, weights = self.encode(batch.inputs)
-        self._old_rows = min(task.classes)
-        own = torch.arange(len(self.head.bias), device=features.device) >= self._old_rows
+        own = torch.arange(len(self.head.bias), device=features.device) >= min(task.classes)
         logits = self.head(features) / self.config.temperature
         return {
             "ce": masked_cross_entropy(logits, batch.labels, own),
             "balance": self.config.balance * imbalance(weights.sum(0)).mean(),
         }
 
-    def before_update(self, phase: Phase) -> None:
-        self._before = {name: p.detach().clone() for name, p in self.named_parameters()}
+    @contextmanager
+    def _in_null_space(self, old_rows: int) -> Iterator[None]:
+        """Project the step that Adam took; it would rotate a projected gradient out again.
 
-    def after_update(self, phase: Phase) -> None:
-        """Project the step that Adam took; it would rotate a projected gradient out again."""
-        before, head = self._before, self.head
+        Args:
+            old_rows: how many rows of the head belong to old tasks.
+        """
+        before = {name: p.detach().clone() for name, p in self.named_parameters()}
+        yield
+        head = self.head
         for name, rows in (("head.weight", head.weight), ("head.bias", head.bias)):
             # Weight decay alone would move the heads of old tasks, and at Adam's full rate.
-            rows.data[: self._old_rows] = before[name][: self._old_rows]
+            rows.data[:old_rows] = before[name][:old_rows]
         if self.weight_gram.any():
             on_gates, on_experts = self.projectors()
             change = self.gates.data - before["gates"]
@@ -170,7 +175,6 @@ class CPG(Method):
             change = (self.experts.data - before["experts"]).flatten(2)
             projected = (on_experts @ change).view_as(self.experts)
             self.experts.data = before["experts"] + projected
-        self._before = {}
 
     def projectors(self) -> tuple[Tensor, Tensor]:
         """What multiplies the updates: of gates (blocks, D, D), of experts (blocks, N, N)."""

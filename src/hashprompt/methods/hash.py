@@ -5,6 +5,8 @@ each image, and a modulator with a memory: experts that earlier tasks used most 
 penalty (HDR) and smaller updates (HGM).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -14,7 +16,16 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import Batch, MethodInfo, Phase, TaskView, blocks_of, register
+from hashprompt.methods.base import (
+    Batch,
+    Losses,
+    MethodInfo,
+    Phase,
+    StepResult,
+    TaskView,
+    blocks_of,
+    register,
+)
 from hashprompt.methods.pipeline import PromptConfig, PromptPipeline
 from hashprompt.parts import history as usage
 from hashprompt.parts.drift import Drift
@@ -112,8 +123,6 @@ class Hash(PromptPipeline):
             self.register_buffer("before", torch.zeros(0, 0, backbone.dim))
             self.before: Tensor  # (N, T − 1, D) features under old routers before the pool moves
             self.keeps = tuple(name for name in self.keeps if name != "prompted_stats.")
-        self._routing: list[Routing] = []  # decisions of the last forward pass
-        self._before: Tensor | None = None  # prompts before the optimiser's step
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
@@ -129,14 +138,27 @@ class Hash(PromptPipeline):
 
     # Routing. ------------------------------------------------------------------------------
 
-    def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
-        self._routing = []
+    def inject(
+        self, tokens: Tensor, task: Tensor | None, decisions: list[Routing] | None = None
+    ) -> Injection:
+        """The mixed prompts of embedded images (B, N, D).
+
+        Args:
+            task: (B,) router of each image, None for the current one.
+            decisions: the routing of every decision is appended to it, as the pass makes them.
+        """
+
+        def route(position: int, entering: Tensor) -> Tensor:
+            routing = self._route(entering, task, position)
+            if decisions is not None:
+                decisions.append(routing)
+            return routing.weights
+
         if self.config.router_scope == "global":
-            return Injection(prefix=self.pool.mix(self._route(tokens, task, 0).weights))
+            return Injection(prefix=self.pool.mix(route(0, tokens)))
 
         def at(position: int, entering: Tensor) -> Tensor:
-            weights = self._route(entering, task, position).weights
-            return self.pool.mix_at(position, weights[:, 0])
+            return self.pool.mix_at(position, route(position, entering)[:, 0])
 
         layers = enumerate(self.pool.layers)
         return Injection(prefix={layer: partial(at, position) for position, layer in layers})
@@ -152,9 +174,7 @@ class Hash(PromptPipeline):
         scores = self.routers.scores(tokens, task, decision)[:, None]
         penalty = self._penalty_for(task)[..., decision : decision + 1, :]
         config = self.config
-        routing = choose(scores, penalty, config.top_k, config.penalty_on, config.mixing)
-        self._routing.append(routing)
-        return routing
+        return choose(scores, penalty, config.top_k, config.penalty_on, config.mixing)
 
     def _penalty(self) -> Tensor:
         """ψ(H) as of now, (S, N)."""
@@ -180,6 +200,7 @@ class Hash(PromptPipeline):
 
     def prompt_phases(self, task: TaskView) -> list[Phase]:
         (phase,) = super().prompt_phases(task)
+        phase = replace(phase, update=self._modulated)
         if self.config.hgm_mode == "sgd":
             phase = replace(phase, optimizer="sgd")
         if self.config.drift == "ignore" or task.index == 0:
@@ -213,15 +234,22 @@ class Hash(PromptPipeline):
                 self.prompted_stats.move(cell, drift)
         self.before = self.before[:0, :0]
 
-    def _wtp_step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
-        losses = super()._wtp_step(batch, task)
-        chosen = torch.cat([r.chosen for r in self._routing], dim=1)
-        self._measure(losses)
-        self.history.record(chosen)
-        return losses
+    def _wtp_step(self, batch: Batch, task: TaskView) -> StepResult:
+        tokens, decisions = self.backbone.embed(batch.inputs), list[Routing]()
+        features = self.backbone.encode(tokens, self.inject(tokens, None, decisions))
+        losses = self.wtp_losses(features, batch.labels, task)
+        routing = Routing(*(torch.cat(each, dim=1) for each in zip(*decisions, strict=True)))
+        self._measure(losses, routing)
+        counted = self.history.pending.clone()
+        self.history.record(routing.chosen)
+        return StepResult(losses, counted)
 
-    def update_factor(self) -> Tensor:
-        """γ of every expert as of now, (N, S)."""
+    def update_factor(self, counted: Tensor) -> Tensor:
+        """γ of every expert as of now, (N, S).
+
+        Args:
+            counted: (S, N) activations before the step whose update this is.
+        """
         config = self.config
         counts = self.history.counts(live=config.history == "step")
         factor = torch.ones_like(counts, dtype=torch.float32)
@@ -230,34 +258,29 @@ class Hash(PromptPipeline):
             form = (config.modulation, config.alpha, config.beta, config.protected)
             factor = usage.update_factor(counts, *form, raw)
         if config.mask_inactive:
-            active = torch.cat([r.weights for r in self._routing], dim=1).sum(0) > 0
-            factor = factor * active
+            factor = factor * (self.history.pending > counted)  # of all devices
         return factor.T
 
-    def before_update(self, phase: Phase) -> None:
-        prompts = self.pool.prompts
-        if phase.name != "wtp" or prompts.grad is None:
+    @contextmanager
+    def _modulated(self, counted: Tensor) -> Iterator[None]:
+        """HGM around an optimiser's step; `counted` as in :meth:`update_factor`."""
+        prompts, factor = self.pool.prompts, self.update_factor(counted)[..., None, None, None]
+        if self.config.hgm_mode != "update":
+            assert prompts.grad is not None
+            prompts.grad *= factor
+            yield
             return
-        if self.config.hgm_mode == "update":
-            self._before = prompts.detach().clone()
-        else:
-            prompts.grad *= self.update_factor()[..., None, None, None]
-
-    def after_update(self, phase: Phase) -> None:
         # Adam's step does not depend on the size of the gradient, so γ must scale the step.
-        if self._before is not None:
-            factor = self.update_factor()[..., None, None, None]
-            self.pool.prompts.data = self._before + factor * (self.pool.prompts.data - self._before)
-            self._before = None
+        before = prompts.detach().clone()
+        yield
+        prompts.data = before + factor * (prompts.data - before)
 
     # What the run reports. -----------------------------------------------------------------
 
     @torch.no_grad()
-    def _measure(self, losses: dict[str, Tensor]) -> None:
-        scores = torch.cat([r.scores for r in self._routing], dim=1)
-        weights = torch.cat([r.weights for r in self._routing], dim=1)
+    def _measure(self, losses: Losses, routing: Routing) -> None:
+        scores, weights, chosen = routing.scores, routing.weights, routing.chosen
         counts = self.history.counts(live=self.config.history == "step")
-        chosen = torch.cat([r.chosen for r in self._routing], dim=1)
         mask = usage.protected(counts, self.config.protected).expand(len(chosen), -1, -1)
         means = [
             torch.special.entr(weights).sum(-1).mean(),

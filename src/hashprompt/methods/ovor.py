@@ -96,7 +96,7 @@ class Ovor(PromptTuning):
             return [train]
         epochs = config.epochs + config.outlier_epochs
 
-        def decay(done: int) -> Callable[[int, int], float]:
+        def decay(done: int) -> Callable[[float, float], float]:
             return lambda epoch, _: learning_rate_factor(config.schedule, done + epoch, epochs)
 
         outliers = Phase(

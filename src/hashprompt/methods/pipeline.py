@@ -16,10 +16,13 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import (
     Batch,
+    Losses,
     Method,
     MethodConfig,
+    ParamGroup,
     Phase,
     Prediction,
+    StepResult,
     TaskView,
     parameter_count,
 )
@@ -107,7 +110,7 @@ def alignment_phase(
     return Phase(
         name,
         step=lambda batch: {name: F.cross_entropy(head(batch.inputs), batch.labels)},
-        groups=[{"params": list(head.parameters()), "lr": lr}],
+        groups=[ParamGroup(tuple(head.parameters()), lr)],
         epochs=epochs,
         draw=draw,
         optimizer=optimizer,
@@ -169,7 +172,7 @@ class Pipeline(Method):
         rate = config.batch_size / 256
         phases = [Phase("tii-statistics", work=lambda: self._describe(task, self.plain_stats))]
         if config.tii == "sgd" and config.tii_epochs:
-            group = {"params": list(self.tii.parameters()), "lr": config.tii_lr * rate}
+            group = ParamGroup(tuple(self.tii.parameters()), config.tii_lr * rate)
             phases.append(
                 Phase(
                     "tii",
@@ -324,8 +327,8 @@ class PromptPipeline(Pipeline):
                 "wtp",
                 step=lambda batch: self._wtp_step(batch, task),
                 groups=[
-                    {"params": self.prompt_parameters(), "lr": lr},
-                    {"params": list(self.head.parameters()), "lr": lr * config.head_lr_scale},
+                    ParamGroup(tuple(self.prompt_parameters()), lr),
+                    ParamGroup(tuple(self.head.parameters()), lr * config.head_lr_scale),
                 ],
                 epochs=config.epochs,
                 batch_size=config.batch_size,
@@ -334,17 +337,26 @@ class PromptPipeline(Pipeline):
             )
         ]
 
-    def _wtp_step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
-        """Eq. 15: cross-entropy over the task's classes + λ · contrastive term."""
+    def _wtp_step(self, batch: Batch, task: TaskView) -> Losses | StepResult:
         features = self.prompted(self.backbone.embed(batch.inputs), None)
+        return self.wtp_losses(features, batch.labels, task)
+
+    def wtp_losses(self, features: Tensor, labels: Tensor, task: TaskView) -> Losses:
+        """Eq. 15: cross-entropy over the task's classes + λ · contrastive term.
+
+        Args:
+            features: (B, D) under the prompts.
+            labels: (B,).
+            task: the current one.
+        """
         allowed = torch.zeros(self.cells.classes, dtype=torch.bool, device=features.device)
         allowed[list(task.classes)] = True
-        losses = {"ce": masked_cross_entropy(self.head(features), batch.labels, allowed)}
+        losses = {"ce": masked_cross_entropy(self.head(features), labels, allowed)}
         if self.config.contrastive:
             identity = self.config.contrastive_form == "identity"
             form = contrastive_identity if identity else contrastive_paper
             old_labels = self.cells.label[: len(self.prompted_stats)]
-            same = batch.labels[:, None] == old_labels
+            same = labels[:, None] == old_labels
             means = self.prompted_stats.means
             term = form(features, means, same, self.config.temperature)
             losses["contrastive"] = self.config.contrastive * term

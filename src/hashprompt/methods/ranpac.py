@@ -17,6 +17,7 @@ from hashprompt.methods.base import (
     Method,
     MethodConfig,
     MethodInfo,
+    ParamGroup,
     Phase,
     Prediction,
     TaskView,
@@ -53,6 +54,7 @@ class RanPAC(Method):
         "RanPAC", "ridge regression on random features, backbone adapted once", "NeurIPS 2023"
     )
     keeps = ("adapters.", "ssf.", "session_head.weight", "projection")
+    config: RanPACConfig
 
     def __init__(self, config: RanPACConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -83,11 +85,10 @@ class RanPAC(Method):
         solve = Phase("ridge", work=lambda: self._learn(task))
         if not self._adapts(task):
             return [solve]
-        group = {"params": list(self.parameters()), "lr": config.lr}
         adapt = Phase(
             "adapt",
             step=self._step,
-            groups=[{**group, "weight_decay": config.weight_decay}],
+            groups=[ParamGroup(tuple(self.parameters()), config.lr, config.weight_decay)],
             epochs=config.epochs,
             batch_size=config.batch_size,
             optimizer="sgd",

@@ -26,6 +26,7 @@ from hashprompt.methods.base import (
 from hashprompt.methods.pipeline import alignment_phase
 from hashprompt.methods.tuning import Prompted, PromptTuning, TuningConfig
 from hashprompt.parts.gaussians import ClassGaussians, Storage
+from hashprompt.parts.heads import masked_cross_entropy
 
 UNUSED = 2.0  # at test, what holds back experts that no task used: more than the whole span
 
@@ -97,8 +98,6 @@ class Smope(PromptTuning):
         self.counts: Tensor  # (P, H, N) how often images of finished tasks chose each expert
         self.frequent: Tensor  # (P, H, N) whether that was ever above the average of its head
         self.old_keys: Tensor  # (P, H, N, D/H) when the last task was finished
-        self._choices: list[Choice] = []  # of the last forward pass, by block
-        self._use: Use = "test"
 
     def keys(self) -> Tensor:
         """The experts' keys, (P, H, N, D/H)."""
@@ -115,14 +114,16 @@ class Smope(PromptTuning):
     # Which experts an image uses. ----------------------------------------------------------
 
     def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
-        self._choices = []
-        size = (len(tokens), -1, -1, -1)
-        prefix = {b: p.expand(size) for b, p in zip(self.blocks, self.prompts, strict=True)}
-        use = self._use if training else "test"
-        gates = {b: partial(self._attend, i, use) for i, b in enumerate(self.blocks)}
-        return Prompted(Injection(prefix=prefix, gates=gates), {})
+        return Prompted(self._inject(len(tokens), "train" if training else "test", []), {})
 
-    def _attend(self, position: int, use: Use, scores: Tensor) -> Tensor:
+    def _inject(self, count: int, use: Use, choices: list[Choice]) -> Injection:
+        """The prompt for `count` images; what each block chooses is appended to `choices`."""
+        size = (count, -1, -1, -1)
+        prefix = {b: p.expand(size) for b, p in zip(self.blocks, self.prompts, strict=True)}
+        gates = {b: partial(self._attend, i, use, choices) for i, b in enumerate(self.blocks)}
+        return Injection(prefix=prefix, gates=gates)
+
+    def _attend(self, position: int, use: Use, choices: list[Choice], scores: Tensor) -> Tensor:
         """What turns the scores (B, H, Q, N) of the prefix into those of SMoPE.
 
         An expert has one score for all queries, their mean, and those not chosen have none.
@@ -132,7 +133,7 @@ class Smope(PromptTuning):
         if use == "all":
             return one
         chosen = (mean - self._held_back(position, use) * span(mean)).topk(self.config.top_k)[1]
-        self._choices.append(Choice(mean * (self.old_keys.shape[-1] ** 0.5), chosen))
+        choices.append(Choice(mean * (self.old_keys.shape[-1] ** 0.5), chosen))
         return one.masked_fill(~marked(mean, chosen)[:, :, None], -torch.inf)
 
     def _held_back(self, position: int, use: Use) -> Tensor:
@@ -174,11 +175,13 @@ class Smope(PromptTuning):
         return phases
 
     def _step(self, batch: Batch, task: TaskView, use: Use = "train") -> dict[str, Tensor]:
-        self._use = use
-        losses = super()._step(batch, task)
-        config = self.config
+        choices: list[Choice] = []
+        tokens = self.backbone.embed(batch.inputs)
+        features = self.backbone.encode(tokens, self._inject(len(tokens), use, choices))
+        ce = masked_cross_entropy(self.head(features), batch.labels, self.allowed(task))
+        losses, config = {"ce": ce}, self.config
         if use == "train" and config.router_weight:
-            apart = [router_loss(*choice, config.noise) for choice in self._choices]
+            apart = [router_loss(*choice, config.noise) for choice in choices]
             losses["router"] = config.router_weight * torch.stack(apart).sum()
         if task.index and config.prototype_weight:
             loss = prototype_loss(self.keys(), self.old_keys, self.frequent, config.top_k)
@@ -189,8 +192,10 @@ class Smope(PromptTuning):
         """Add how often each expert is among the best for an image of the task."""
 
         def best(images: Tensor) -> Tensor:
-            self.features_of(images)
-            scores = torch.stack([choice.scores for choice in self._choices], dim=1)
+            choices: list[Choice] = []
+            tokens = self.backbone.embed(images)
+            self.backbone.encode(tokens, self._inject(len(tokens), "test", choices))
+            scores = torch.stack([choice.scores for choice in choices], dim=1)
             return marked(scores, scores.topk(self.config.top_k)[1])  # (B, P, H, N)
 
         self.counts = self.counts + task.map(best, view="train").sum(0).to(self.counts)

@@ -15,6 +15,7 @@ from hashprompt.methods.base import (
     Batch,
     Method,
     MethodConfig,
+    ParamGroup,
     Phase,
     Prediction,
     Schedule,
@@ -63,10 +64,10 @@ class TuningConfig(TrainingConfig):
     ) -> Phase:
         """Training of prompts and head by these options."""
         rate = self.rate()
-        groups = [
-            {"params": prompts, "lr": rate, "weight_decay": weight_decay},
-            {"params": head, "lr": rate * self.head_lr_scale, "weight_decay": weight_decay},
-        ]
+        groups = (
+            ParamGroup(tuple(prompts), rate, weight_decay),
+            ParamGroup(tuple(head), rate * self.head_lr_scale, weight_decay),
+        )
         return Phase(
             "train",
             step=step,

@@ -1,0 +1,120 @@
+"""What happens in a run, for whoever wants to know: progress bars, loggers, servers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class StepEnd:
+    """A step of training is over.
+
+    Args:
+        task, epoch, step: from 0.
+        epochs, steps: of the phase, and of each epoch.
+        images: that went through since the phase started or was resumed.
+        loss: the sum that was minimised.
+        rates: of each parameter group.
+    """
+
+    task: int
+    phase: str
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    images: int
+    loss: float
+    rates: tuple[float, ...]
+
+    @property
+    def done(self) -> int:
+        """Steps of the phase that are over."""
+        return self.epoch * self.steps + self.step + 1
+
+
+class Callback:
+    """Override what you want to hear of. Tasks are counted from 0."""
+
+    def on_start(self, tasks: int, done: int) -> None:
+        """Work begins on a stream of so many tasks, or goes on after some of them."""
+
+    def on_phase_start(self, task: int, phase: str, steps: int, done: int) -> None:
+        """A phase begins, or goes on; with 0 steps it is a computation over images.
+
+        Of an evaluation the steps are the images to be tested.
+        """
+
+    def on_step_end(self, step: StepEnd) -> None:
+        """A step of training is over."""
+
+    def on_images_seen(self, done: int, total: int) -> None:
+        """So many images of a pass without gradients were seen."""
+
+    def on_images_tested(self, done: int) -> None:
+        """So many images of an evaluation were tested."""
+
+    def on_evaluation_end(self, entry: Mapping[str, Any], stages: int) -> None:
+        """The learner was tested: an entry of `after_task`, and how many there will be."""
+
+    def on_task_end(self, task: int) -> None:
+        """A task is learned, tested and saved."""
+
+    def on_message(self, text: str) -> None:
+        """Something the user should know."""
+
+    def on_stop(self) -> None:
+        """Work ends, or is cut off by an error."""
+
+
+class Callbacks(Callback):
+    """Several callbacks as one."""
+
+    def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
+        self._all = tuple(callbacks)
+
+    @contextmanager
+    def running(self, tasks: int, done: int) -> Iterator[None]:
+        """From start to stop, whatever happens in between."""
+        self.on_start(tasks, done)
+        try:
+            yield
+        finally:
+            self.on_stop()
+
+    def on_start(self, tasks: int, done: int) -> None:
+        for callback in self._all:
+            callback.on_start(tasks, done)
+
+    def on_phase_start(self, task: int, phase: str, steps: int, done: int) -> None:
+        for callback in self._all:
+            callback.on_phase_start(task, phase, steps, done)
+
+    def on_step_end(self, step: StepEnd) -> None:
+        for callback in self._all:
+            callback.on_step_end(step)
+
+    def on_images_seen(self, done: int, total: int) -> None:
+        for callback in self._all:
+            callback.on_images_seen(done, total)
+
+    def on_images_tested(self, done: int) -> None:
+        for callback in self._all:
+            callback.on_images_tested(done)
+
+    def on_evaluation_end(self, entry: Mapping[str, Any], stages: int) -> None:
+        for callback in self._all:
+            callback.on_evaluation_end(entry, stages)
+
+    def on_task_end(self, task: int) -> None:
+        for callback in self._all:
+            callback.on_task_end(task)
+
+    def on_message(self, text: str) -> None:
+        for callback in self._all:
+            callback.on_message(text)
+
+    def on_stop(self) -> None:
+        for callback in self._all:
+            callback.on_stop()

@@ -1,0 +1,108 @@
+"""Testing: what a method says of images, and how often it is right."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hashprompt.data.streams import Stream
+from hashprompt.data.tables import ImageTable
+from hashprompt.engine.callbacks import Callback
+from hashprompt.engine.metrics import average_after
+from hashprompt.engine.passes import Passes
+from hashprompt.methods.base import Method, Prediction
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Accuracy = list[list[float | None]]  # [i][t]: percent on stage i after stage t
+
+
+class Tested(NamedTuple):
+    """A batch of test images."""
+
+    prediction: Prediction
+    labels: Tensor  # (B,)
+    plain: Tensor  # (B, D) plain features
+
+
+class Evaluator:
+    """Tests a method on what a stream has brought so far."""
+
+    def __init__(
+        self,
+        method: Method,
+        stream: Stream,
+        passes: Passes,
+        fabric: "Fabric",
+        callback: Callback,
+    ) -> None:
+        self.method, self.stream, self.passes = method, stream, passes
+        self._fabric, self._callback = fabric, callback
+
+    @torch.no_grad()
+    def predictions(self, table: ImageTable) -> Iterator[Tested]:
+        """Predictions of a test set, a batch at a time (on every device all)."""
+        plain = self.passes.plain_features(table)
+        for rows, images in self.passes.clean_batches(table):
+            features = plain[rows.to(plain.device)]
+            with self._fabric.autocast():
+                prediction = self.method.predict(images, features)
+            yield Tested(prediction, table.labels[rows].to(self._fabric.device), features)
+
+    def evaluate(self, stage: int, accuracy: Accuracy) -> tuple[dict[str, Any], int]:
+        """Test on every stage so far, and write the column of this one.
+
+        Returns:
+            The entry of `after_task`, and how many images were tested.
+        """
+        self.method.eval()
+        stream, last = self.stream, stage + 1
+        # Where one test set serves all stages, it is asked once.
+        tested = stream.stages[:1] if stream.shared_test else stream.stages[:last]
+        images = sum(len(task.test) for task in tested)
+        self._callback.on_phase_start(stage, "evaluate", images, 0)
+        count = TestCount()
+        for task in tested:
+            before = count.right
+            for batch in self.predictions(task.test):
+                count.add(batch, task.index)
+                self._callback.on_images_tested(count.images)
+            percent = 100 * (count.right - before) / len(task.test)
+            for row in range(last) if stream.shared_test else (task.index,):
+                accuracy[row][stage] = percent
+        self.method.train()
+        has_new_classes = not (stream.shared_test or stream.is_joint)
+        entry = {
+            "task": stage,
+            "average": average_after(accuracy, stage),
+            "new_classes": accuracy[stage][stage] if has_new_classes else None,
+            "tii_accuracy": count.share("first_guess"),
+            "task_inference": None if stream.shared_test else count.share("task"),
+        }
+        self._callback.on_evaluation_end(entry, len(stream.stages))
+        return entry, count.images
+
+
+class TestCount:
+    """Right answers over batches of test images."""
+
+    __test__ = False  # no test of pytest's
+
+    def __init__(self) -> None:
+        self.images = self.right = 0
+        self._guessed: dict[str, int] = {}
+
+    def add(self, tested: Tested, task: int) -> None:
+        prediction, labels, _ = tested
+        self.images += len(labels)
+        self.right += int((prediction.logits.argmax(1) == labels).sum())
+        for name, truth in (("first_guess", labels), ("task", task)):
+            guess = getattr(prediction, name)
+            if guess is not None:
+                self._guessed[name] = self._guessed.get(name, 0) + int((guess == truth).sum())
+
+    def share(self, name: str) -> float | None:
+        """Percent of right guesses; None where the method does not guess."""
+        return 100 * self._guessed[name] / self.images if name in self._guessed else None

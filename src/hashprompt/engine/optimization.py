@@ -1,0 +1,141 @@
+"""The optimiser of a phase, and one step of training."""
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from hashprompt.engine.replicas import Replicas
+from hashprompt.methods.base import Method
+from hashprompt.methods.phase import Batch, Losses, Phase, StepResult
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+OPTIMIZERS: dict[str, Callable[[list[dict[str, Any]]], torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": lambda groups: torch.optim.SGD(groups, momentum=0.9),
+}
+
+
+class NotFiniteError(Exception):
+    """A step that must not be taken; the learner is as it was before it."""
+
+
+def make_optimizer(phase: Phase) -> torch.optim.Optimizer:
+    """A fresh optimiser. It gets copies of the groups: torch writes into what it is given."""
+    groups = [
+        {"params": list(group.params), "lr": group.lr, "weight_decay": group.weight_decay}
+        for group in phase.groups
+    ]
+    return OPTIMIZERS[phase.optimizer](groups)
+
+
+def take_step(phase: Phase, batch: Batch) -> StepResult:
+    """Losses of a batch and what the phase's update needs to know."""
+    assert phase.step is not None
+    result = phase.step(batch)
+    return result if isinstance(result, StepResult) else StepResult(result, None)
+
+
+class Optimization:
+    """Trains what a phase says, step by step.
+
+    Args:
+        phase: stays as it is.
+        method: whose accumulators count images.
+        fabric: precision and devices.
+        replicas: the same devices, agreeing.
+    """
+
+    def __init__(self, phase: Phase, method: Method, fabric: "Fabric", replicas: Replicas) -> None:
+        self.phase, self.method = phase, method
+        self._fabric, self._replicas = fabric, replicas
+        self._bare = make_optimizer(phase)
+        self._optimizer: Any = fabric.setup_optimizers(self._bare)
+        # Of half precision: the loss is scaled up, and steps whose gradients overflow are left out.
+        self._scaler: Any = getattr(fabric.strategy.precision, "scaler", None)
+
+    def set_rates(self, epoch: int, step: int, steps: int) -> tuple[float, ...]:
+        """The rates of a step, by parameter group."""
+        factor = self.phase.rate_factor(epoch, step, steps)
+        rates = tuple(group.lr * factor for group in self.phase.groups)
+        for group, rate in zip(self._optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        return rates
+
+    def step(self, batch: Batch, size: int) -> float:
+        """Take a step; returns the loss.
+
+        Args:
+            batch: this device's share.
+            size: of the whole batch.
+
+        Raises:
+            NotFiniteError: on all devices, if the loss or the gradient of any is not finite.
+        """
+        counters = self.method.accumulators()
+        before = [tensor.clone() for tensor in counters]
+        self._optimizer.zero_grad()
+        with self._fabric.autocast():
+            losses, context = take_step(self.phase, batch)
+        loss = torch.stack(list(losses.values())).sum()
+        value = float(loss.detach())
+        try:
+            self._refuse(not math.isfinite(value), f"The loss is not finite ({_listed(losses)})")
+            self._replicas.sum_increments(counters, before)
+            if loss.requires_grad:
+                self._fabric.backward(loss)
+                self._update(context, len(batch.labels) / size)
+        except NotFiniteError:
+            for tensor, old in zip(counters, before, strict=True):
+                tensor.copy_(old)  # the step is not taken, so its images do not count
+            raise
+        return value
+
+    def _update(self, context: Any, share: float) -> None:
+        phase, optimizer = self.phase, self._optimizer
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self._replicas.join_gradients(parameters, share)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = float(nn.utils.get_total_norm(gradients))
+        if self._scaler is None or self._scaler.get_scale() < 1:
+            self._refuse(not math.isfinite(norm), f"The norm of the gradient is {norm}")
+        with phase.update(context) if phase.update else nullcontext():
+            if phase.clip is not None:
+                self._fabric.clip_gradients(
+                    self.method, optimizer, max_norm=phase.clip, error_if_nonfinite=False
+                )
+            optimizer.step()
+
+    def _refuse(self, here: bool, reason: str) -> None:
+        if self._replicas.any(here):
+            raise NotFiniteError(reason if here else "On another device: not finite")
+
+    # Saving and resuming. ------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The optimiser's moments, by name."""
+        return {
+            f"optimizer/{index}/{name}": value
+            for index, entries in self._bare.state_dict()["state"].items()
+            for name, value in entries.items()
+            if isinstance(value, Tensor)
+        }
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what was saved."""
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, value in tensors.items():
+            _, index, name = key.split("/")
+            state.setdefault(int(index), {})[name] = value
+        if state:
+            self._bare.load_state_dict({**self._bare.state_dict(), "state": state})
+
+
+def _listed(losses: Losses) -> str:
+    return ", ".join(f"{name}={float(value.detach()):g}" for name, value in losses.items())

@@ -1,0 +1,63 @@
+"""What several devices must agree on."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+class Replicas:
+    """The devices of a run, each with the same learner at every moment.
+
+    Each device takes its share of every batch. Gradients and counts are joined in every step, and
+    whatever decides how a run goes on is decided together: one device that stops alone would leave
+    the others waiting for ever. With one device nothing is exchanged.
+    """
+
+    def __init__(self, fabric: "Fabric") -> None:
+        self._fabric = fabric
+        self.count, self.rank = fabric.world_size, fabric.global_rank
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this device speaks and writes for all."""
+        return self.rank == 0
+
+    def share(self, rows: Tensor) -> Tensor:
+        """Which rows of a batch are this device's; all of them where they are too few to share."""
+        return rows[self.rank :: self.count] if len(rows) >= self.count else rows
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is true on any device."""
+        if self.count == 1:
+            return flag
+        return bool(self._sum(torch.tensor(int(flag), device=self._fabric.device)))
+
+    def join_gradients(self, parameters: Sequence[Tensor], share: float) -> None:
+        """Gradients of the whole batch. Prompts are small, so this is cheap.
+
+        Args:
+            share: of the batch that this device had; 1 on all of them where it was not shared.
+        """
+        if self.count == 1:
+            return
+        weight = 1 / self.count if share == 1 else share
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad.copy_(self._sum(parameter.grad * weight))
+
+    def sum_increments(self, tensors: Sequence[Tensor], before: Sequence[Tensor]) -> None:
+        """Add what every device has added to its copy since `before`."""
+        if self.count == 1:
+            return
+        for tensor, old in zip(tensors, before, strict=True):
+            tensor.copy_(old + self._sum(tensor - old))
+
+    def _sum(self, tensor: Tensor) -> Tensor:
+        total = self._fabric.all_reduce(tensor, reduce_op="sum")
+        assert isinstance(total, Tensor)
+        return total

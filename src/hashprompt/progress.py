@@ -1,0 +1,83 @@
+"""What the user sees while a run is going on."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from hashprompt.engine.callbacks import Callback, StepEnd
+
+
+class ProgressBars(Callback):
+    """Two bars: the tasks of the run, and the phase that is running.
+
+    With `titles` there is one task only, and its phases are called by these names.
+    """
+
+    def __init__(self, titles: Mapping[str, str] | None = None) -> None:
+        self.titles = titles
+        self.console = Console(stderr=True)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=8),  # all of it should fit into 80 columns
+            MofNCompleteColumn(),
+            TextColumn("ETA"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[info]}"),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self._run = self._bars.add_task("tasks", total=None, info="", visible=titles is None)
+        self._phase = self._bars.add_task("", total=None, info="", visible=False)
+        self._started = time.monotonic()
+        self._counts_images = False  # else the phase counts steps, or what is tested
+
+    def on_start(self, tasks: int, done: int) -> None:
+        self._bars.update(self._run, total=tasks, completed=done)
+        self._bars.start()
+
+    def on_stop(self) -> None:
+        self._bars.stop()
+
+    def on_task_end(self, task: int) -> None:
+        self._bars.update(self._run, completed=task + 1)
+
+    def on_phase_start(self, task: int, phase: str, steps: int, done: int) -> None:
+        self._started, self._counts_images = time.monotonic(), steps == 0
+        named = self.titles.get(phase, phase) if self.titles else f"task {task + 1} · {phase}"
+        self._bars.remove_task(self._phase)  # a bar cannot lose its total
+        self._phase = self._bars.add_task(named, total=steps or None, completed=done, info="")
+
+    def on_step_end(self, step: StepEnd) -> None:
+        epoch = f"epoch {step.epoch + 1}/{step.epochs} · loss {step.loss:.2f} · "
+        self._bars.update(self._phase, completed=step.done, info=epoch + self._speed(step.images))
+
+    def on_images_seen(self, done: int, total: int) -> None:
+        if self._counts_images:
+            self._bars.update(self._phase, total=total, completed=done)
+
+    def on_images_tested(self, done: int) -> None:
+        self._bars.update(self._phase, completed=done, info=self._speed(done))
+
+    def _speed(self, images: int) -> str:
+        return f"{images / max(time.monotonic() - self._started, 1e-9):,.0f} images/s"
+
+    def on_evaluation_end(self, entry: Mapping[str, Any], stages: int) -> None:
+        parts = [f"average {entry['average']:.2f} %"]
+        if entry["new_classes"] is not None:
+            parts.append(f"new classes {entry['new_classes']:.2f} %")
+        if entry["task_inference"] is not None:
+            parts.append(f"task inference {entry['task_inference']:.1f} %")
+        self.on_message(f"task {entry['task'] + 1}/{stages}: {', '.join(parts)}")
+
+    def on_message(self, text: str) -> None:
+        self.console.print(escape(text), highlight=False)

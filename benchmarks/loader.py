@@ -16,7 +16,8 @@ import yaml
 from speed import learner, seconds
 
 from hashprompt.backbone import load_backbone
-from hashprompt.data.streams import StreamOptions, load_stream
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.streams.stream import load_stream
 from hashprompt.engine.settings import RunOptions
 from hashprompt.methods.base import Batch
 from hashprompt.options import build, split_options

@@ -15,10 +15,13 @@ from filelock import FileLock, Timeout
 from pydantic import Field
 
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
-from hashprompt.data.streams import EMBEDDED, Stream, StreamOptions, load_stream
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.streams.names import EMBEDDED
+from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.engine.checkpoint import write_json
 from hashprompt.engine.devices import launch
 from hashprompt.engine.metrics import summarise
+from hashprompt.engine.progress import reading_bar
 from hashprompt.engine.runner import Runner
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.settings import RunOptions
@@ -242,7 +245,7 @@ def _prepare(
     planned: Plan,
 ) -> tuple[dict[str, Any], Stream, LoadedBackbone, Method, "Fabric"]:
     """Everything that can fail on bad input, before anything is trained."""
-    stream = load_stream(planned.stream, planned.stream_options, planned.seed)
+    stream = load_stream(planned.stream, planned.stream_options, planned.seed, reading_bar)
     backbone = load_backbone(planned.backbone, planned.run_options.image_size)
     method_type = find_method(planned.method)[0]
     if stream.scenario not in method_type.info.scenarios:

@@ -15,8 +15,8 @@ from hashprompt.backbone.convert import FILE_TYPES
 from hashprompt.backbone.hub import timm_file
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
 from hashprompt.classifier.calibration import Strangeness, share_below
-from hashprompt.data.photos import PhotoBatch
-from hashprompt.data.streams import Stream
+from hashprompt.data.reading.image_stores import PhotoBatch
+from hashprompt.data.streams.stream import Stream
 from hashprompt.engine.devices import autocast, single_device
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.settings import RunOptions

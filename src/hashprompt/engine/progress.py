@@ -1,8 +1,9 @@
 """What the user sees while a run is going on."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -11,7 +12,18 @@ from rich.progress import (
     Progress,
     TextColumn,
     TimeRemainingColumn,
+    track,
 )
+
+T = TypeVar("T")
+MANY_IMAGES = 2000  # fewer are read before a bar would be seen
+
+
+def reading_bar(items: Iterable[T], description: str, total: int) -> Iterable[T]:
+    """A bar for reading image files, where that takes long and somebody watches."""
+    console = Console(stderr=True)
+    silent = total < MANY_IMAGES or not console.is_terminal
+    return track(items, description, total, console=console, transient=True, disable=silent)
 
 
 class RunProgress:

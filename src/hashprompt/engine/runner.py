@@ -13,9 +13,9 @@ from rich.markup import escape
 from torch import Tensor
 
 from hashprompt.backbone.weights import LoadedBackbone
-from hashprompt.data.photos import Ahead
-from hashprompt.data.streams import Stream, TaskData
-from hashprompt.data.tables import ImageTable, concatenate
+from hashprompt.data.dataset import ImageTable, concatenate
+from hashprompt.data.reading.prefetch import Prefetch
+from hashprompt.data.streams.stream import Stream, TaskData
 from hashprompt.engine.checkpoint import Checkpoints
 from hashprompt.engine.metrics import average_after
 from hashprompt.engine.passes import Passes
@@ -202,7 +202,7 @@ class Runner:
             return len(drawn), self._from(where, len(drawn), drawn.__getitem__)
         order = torch.randperm(len(data.train)).split(phase.batch_size)
         features = self.passes.plain_features(data.train) if phase.view == "features" else None
-        batches = Ahead(data.train.images, [self._own_share(rows) for rows in order])
+        batches = Prefetch(data.train.images, [self._own_share(rows) for rows in order])
 
         def make(step: int) -> Batch:
             rows = self._own_share(order[step])

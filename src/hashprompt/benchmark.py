@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 from pydantic import Field
 
+from hashprompt.backbone.catalogue import with_full_file
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
 from hashprompt.data.settings import StreamOptions
-from hashprompt.data.streams.names import EMBEDDED
+from hashprompt.data.streams.names import EMBEDDED, with_full_path
 from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.engine.checkpoint import write_json
 from hashprompt.engine.devices import launch
@@ -111,22 +112,13 @@ def plan(
     return Plan(
         method,
         preset,
-        _located(stream),
-        _located(backbone),
+        with_full_path(stream),
+        with_full_file(backbone),
         given.seed,
         build(config_type, own),
         build(StreamOptions, cut),
         build(RunOptions, rest),
     )
-
-
-def _located(name: str) -> str:
-    """A stream or backbone with its file's full path, so that `resume` works from anywhere."""
-    for separator in (":", "@"):
-        before, mark, file = name.rpartition(separator)
-        if Path(file).is_file() or (before in ("folders", "domains") and Path(file).is_dir()):
-            return f"{before}{mark}{Path(file).resolve()}"
-    return name
 
 
 def run(

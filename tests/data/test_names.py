@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import hashprompt
+from hashprompt import UserError, benchmark
+from hashprompt.backbone.catalogue import with_full_file
 from hashprompt.data.sets import SETS, DataSet
 from hashprompt.data.streams import names, sources
 
@@ -48,3 +50,39 @@ def test_every_published_set_names_a_function_that_exists(data: DataSet) -> None
 def test_every_name_has_something_that_loads_it() -> None:
     assert sources.DRAWN.keys() == names.EMBEDDED.keys()
     assert tuple(sources.READERS) == names.PREFIXES
+
+
+@pytest.mark.parametrize("make", ["file", "folder"])
+def test_a_file_called_like_a_stream_or_backbone_does_not_take_over_the_name(
+    make: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("glyphs", "split-cub200", "nano", "sup21k"):
+        (tmp_path / name).mkdir() if make == "folder" else (tmp_path / name).write_bytes(b"x")
+    for stream, backbone in (("glyphs", "nano"), ("split-cub200", "sup21k")):
+        planned = benchmark.plan(stream=stream, backbone=backbone)
+        assert (planned.stream, planned.backbone) == (stream, backbone)
+
+
+def test_a_file_called_like_a_stream_is_reached_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "glyphs").write_bytes(b"x")
+    assert names.split_name("npz:glyphs") == ("npz", "glyphs")
+    assert benchmark.plan(stream="npz:glyphs").stream == f"npz:{tmp_path / 'glyphs'}"
+    with pytest.raises(UserError, match=r"is a file. Say how to read it: npz:\./glyphs"):
+        benchmark.plan(stream="./glyphs")
+
+
+@pytest.mark.parametrize("name", ["w.pth", "vit_tiny_patch16_224@w.pth", "at@home.pth"])
+def test_files_of_weights_are_found_from_every_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in ("w.pth", "at@home.pth"):
+        (tmp_path / file).write_bytes(b"x")
+    before, after = with_full_file(name), name.replace("w.pth", f"{tmp_path}/w.pth")
+    assert before == after.replace("at@", f"{tmp_path}/at@")
+    monkeypatch.chdir("/")
+    assert with_full_file(before) == before

@@ -17,7 +17,8 @@ from speed import learner, seconds
 
 from hashprompt.backbone import load_backbone
 from hashprompt.checks.steps import train_step
-from hashprompt.data.streams import StreamOptions, load_stream
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.streams.stream import load_stream
 from hashprompt.engine.optimization import make_optimizer
 from hashprompt.engine.settings import RunOptions
 from hashprompt.methods.base import Batch

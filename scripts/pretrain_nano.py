@@ -21,7 +21,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hashprompt.data.draw import Recipes, Style, draw_recipes, draw_with_mask, ink
+from hashprompt.data.streams.draw import Recipes, Style, draw_recipes, draw_with_mask, ink
 
 ARCHITECTURE: dict[str, Any] = {
     "img_size": 32,

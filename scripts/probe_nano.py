@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from hashprompt.data.embedded import digits, glyphs, glyphs_domains
-from hashprompt.data.tables import Source
+from hashprompt.data.dataset import Source
+from hashprompt.data.streams.embedded import digits, glyphs, glyphs_domains
 
 ASSET = Path(__file__).parents[1] / "src" / "hashprompt" / "assets" / "nano.safetensors"
 

@@ -10,7 +10,8 @@ import yaml
 
 from hashprompt import benchmark
 from hashprompt.cli import app
-from hashprompt.data.streams import EMBEDDED, StreamOptions
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.streams.names import EMBEDDED
 from hashprompt.engine.settings import RunOptions
 from hashprompt.methods.base import METHODS, find_method, preset_options, presets
 from hashprompt.options import Options

@@ -13,9 +13,9 @@ from sklearn.preprocessing import StandardScaler
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from hashprompt.data.draw import Style, draw, draw_recipes, ink
-from hashprompt.data.embedded import digits, glyphs, glyphs_domains
-from hashprompt.data.tables import ImageTable, Source
+from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.streams.draw import Style, draw, draw_recipes, ink
+from hashprompt.data.streams.embedded import digits, glyphs, glyphs_domains
 
 Sources = dict[str, Source]
 

@@ -328,7 +328,7 @@ def test_what_is_not_finite_on_one_device_stops_all(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"mask_inactive": True}, {"history": "step"}], ids=str)
 def test_two_devices_count_together(options: dict[str, Any], tmp_path: Path) -> None:
-    """What follows from counts (masks, live penalties) is the same on all devices, and as on one."""
+    """Masks and live penalties follow from counts: the same on all devices, and as on one."""
     common = {"epochs": 2, "augment": "none", "contrastive": 0, "tii_epochs": 1, "align_epochs": 1}
     settings = {**common, **options}
     done = launch_two(tmp_path / "two", *(f"{k}={v}" for k, v in settings.items()))

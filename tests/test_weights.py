@@ -23,7 +23,7 @@ from hashprompt import benchmark
 from hashprompt.backbone import download, load_backbone
 from hashprompt.backbone.catalogue import CATALOGUE, find_file, obtain
 from hashprompt.backbone.download import DownloadError, fetch, file_sha256
-from hashprompt.data.recipes import make_views
+from hashprompt.data.transforms.recipes import make_views
 from hashprompt.errors import UserError
 
 SMALL = "test_vit"  # timm's: 6 blocks, width 64, 160 px

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 from pydantic import Field
 
+from hashprompt.backbone.catalogue import with_full_file
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
-from hashprompt.data.streams import EMBEDDED, Stream, StreamOptions, joint, load_stream
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.streams.names import EMBEDDED, with_full_path
+from hashprompt.data.streams.stream import Stream, joint, load_stream
 from hashprompt.engine.checkpoint import write_json
 from hashprompt.engine.devices import launch
 from hashprompt.engine.metrics import summarise
@@ -26,7 +29,7 @@ from hashprompt.errors import UserError
 from hashprompt.methods.base import Method, MethodConfig, find_method, preset_options
 from hashprompt.options import Options, build, split_options
 from hashprompt.parts import legacy
-from hashprompt.progress import ProgressBars
+from hashprompt.progress import ProgressBars, reading_bar
 from hashprompt.report import FORMAT, read_result
 
 if TYPE_CHECKING:
@@ -109,22 +112,13 @@ def plan(
     return Plan(
         method,
         preset,
-        _located(stream),
-        _located(backbone),
+        with_full_path(stream),
+        with_full_file(backbone),
         given.seed,
         build(config_type, own),
         build(StreamOptions, cut),
         build(RunOptions, rest),
     )
-
-
-def _located(name: str) -> str:
-    """A stream or backbone with its file's full path, so that `resume` works from anywhere."""
-    for separator in (":", "@"):
-        before, mark, file = name.rpartition(separator)
-        if Path(file).is_file() or (before in ("folders", "domains") and Path(file).is_dir()):
-            return f"{before}{mark}{Path(file).resolve()}"
-    return name
 
 
 def run(
@@ -244,7 +238,7 @@ def _prepare(
     planned: Plan,
 ) -> tuple[dict[str, Any], Stream, LoadedBackbone, Method, "Fabric"]:
     """Everything that can fail on bad input, before anything is trained."""
-    stream = load_stream(planned.stream, planned.stream_options, planned.seed)
+    stream = load_stream(planned.stream, planned.stream_options, planned.seed, reading_bar)
     backbone = load_backbone(planned.backbone, planned.run_options.image_size)
     method_type = find_method(planned.method)[0]
     if stream.scenario not in method_type.info.scenarios:

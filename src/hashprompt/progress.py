@@ -1,8 +1,8 @@
 """What the user sees while a run is going on."""
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,9 +12,20 @@ from rich.progress import (
     Progress,
     TextColumn,
     TimeRemainingColumn,
+    track,
 )
 
 from hashprompt.engine.callbacks import Callback, StepEnd
+
+T = TypeVar("T")
+MANY_IMAGES = 2000  # fewer are read before a bar would be seen
+
+
+def reading_bar(items: Iterable[T], description: str, total: int) -> Iterable[T]:
+    """A bar for reading image files, where that takes long and somebody watches."""
+    console = Console(stderr=True)
+    silent = total < MANY_IMAGES or not console.is_terminal
+    return track(items, description, total, console=console, transient=True, disable=silent)
 
 
 class ProgressBars(Callback):

@@ -13,8 +13,8 @@ from PIL import Image
 from torch.utils.data import Dataset, Subset
 
 from hashprompt.classifier.batches import Batch, SimilarNames, gather
-from hashprompt.data.entries import held_out
-from hashprompt.data.images import read_image
+from hashprompt.data.reading.entries import held_out
+from hashprompt.data.reading.images import read_image
 from hashprompt.errors import UserError
 
 NFC, NFD = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))

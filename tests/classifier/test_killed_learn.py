@@ -12,7 +12,7 @@ import torch
 from pictures import QUICK
 
 from hashprompt import ContinualClassifier, UserError
-from hashprompt.data.photos import pool
+from hashprompt.data.reading.threads import reading_threads
 from hashprompt.engine import checkpoint
 from hashprompt.engine.optimization import Optimization
 
@@ -155,7 +155,7 @@ def test_twenty_kills_at_random_moments(
         pid = os.fork()
         if not pid:
             code = 1
-            pool.cache_clear()  # its threads are not in this copy of the process
+            reading_threads.cache_clear()  # its threads are not in this copy of the process
             try:
                 make(checkpoint_minutes=0).learn(summer, report=False, quiet=True)
                 code = 0

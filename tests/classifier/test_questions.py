@@ -13,7 +13,7 @@ from PIL import Image
 
 from hashprompt.classifier import questions as module
 from hashprompt.classifier.questions import Answer, Question, questions, to_csv, to_json
-from hashprompt.data.images import read_image
+from hashprompt.data.reading.images import read_image
 from hashprompt.errors import UserError
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from hashprompt.data.archives import unpack
 from hashprompt.data.fetch import fetch, verify
+from hashprompt.data.fetching.archives import unpack
 from hashprompt.data.sets import SETS
-from hashprompt.data.sets.base import DataSet, Remote
+from hashprompt.data.sets.base import DataSet, PublishedFile
 from hashprompt.errors import UserError
 
 
@@ -126,7 +126,7 @@ def test_an_archive_larger_than_the_disk_is_refused(
 ) -> None:
     (tmp_path / "a.zip").write_bytes(zip_of({"set/zeros": bytes(10**6)}))
     full = type("Usage", (), {"free": 1000})
-    monkeypatch.setattr("hashprompt.data.archives.shutil.disk_usage", lambda path: full)
+    monkeypatch.setattr("hashprompt.data.fetching.archives.shutil.disk_usage", lambda path: full)
     assert "takes 0.0 GB unpacked" in refused(tmp_path / "a.zip")
 
 
@@ -185,8 +185,9 @@ def server() -> Iterator[type[Server]]:
 
 @pytest.fixture
 def data(server: Any) -> DataSet:
-    remote = Remote(server.url, hashlib.md5(CONTENT).hexdigest(), size=len(CONTENT), gives="made")
-    return DataSet("made", "", lambda root, options: None, (remote,), "made/train/*.txt", "")  # type: ignore[arg-type, return-value]
+    md5 = hashlib.md5(CONTENT).hexdigest()
+    remote = PublishedFile(server.url, md5, size=len(CONTENT), gives="made")
+    return DataSet("made", "", "made:load", (remote,), "made/train/*.txt", "")
 
 
 @pytest.fixture

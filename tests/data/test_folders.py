@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from hashprompt.data.entries import Entry, fingerprint, held_out, in_natural_order
-from hashprompt.data.folders import scan_classes
-from hashprompt.data.images import read_image
-from hashprompt.data.streams import Stream, StreamOptions, load_stream
+from hashprompt.data.reading.entries import Entry, fingerprint, held_out, in_natural_order
+from hashprompt.data.reading.folders import scan_classes
+from hashprompt.data.reading.images import read_image
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
 
 Tree = Callable[..., Path]

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from hashprompt.data import images
-from hashprompt.data.images import UnreadableImage, image_size, is_animated, read_image
+from hashprompt.data.reading import images
+from hashprompt.data.reading.images import UnreadableImage, image_size, is_animated, read_image
 
 GRADIENT = np.linspace(0, 255, 48, dtype=np.uint8).reshape(6, 8)  # rows of 8
 

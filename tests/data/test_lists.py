@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hashprompt.data.streams import Stream, StreamOptions, load_stream
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
 
 

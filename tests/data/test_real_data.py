@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from hashprompt.data.doctor import check
-from hashprompt.data.streams import Stream, StreamOptions, load_stream
+from hashprompt.data.checking.checkup import check
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.streams.stream import Stream, load_stream
 
 pytestmark = pytest.mark.real
 REAL = Path(os.environ.get("HASHPROMPT_DATA", "/nowhere"))

@@ -9,9 +9,9 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 from hashprompt.backbone.weights import Preprocessing
-from hashprompt.data.photos import PhotoBatch
-from hashprompt.data.recipes import RECIPES, describe_views, find_recipe, make_views
-from hashprompt.data.transforms import Views
+from hashprompt.data.reading.image_stores import PhotoBatch
+from hashprompt.data.transforms.recipes import RECIPES, describe_views, find_recipe, make_views
+from hashprompt.data.transforms.views import Views
 from hashprompt.engine.settings import RunOptions
 
 SIZE = 32

@@ -14,10 +14,11 @@ import torch
 import yaml
 from torchvision import datasets
 
-from hashprompt.data import streams
 from hashprompt.data.sets import SETS, imagenet_r
 from hashprompt.data.sets.core50 import TEST, TRAIN
-from hashprompt.data.streams import Stream, StreamOptions, load_stream
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.streams.names import available_streams
+from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
 
 RNG = np.random.default_rng(0)
@@ -501,6 +502,6 @@ def test_five_sets_with_something_wrong(root: Path, refused: Any) -> None:
 
 
 def test_every_stream_is_listed() -> None:
-    listed = streams.available_streams()
+    listed = available_streams()
     for name in (*SETS, "folders:DIR", "domains:DIR", "csv:FILE", "npz:FILE", "hf:NAME"):
         assert listed[name]

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from hashprompt.data import embedded, streams
-from hashprompt.data.streams import Stream, StreamOptions, load_stream
-from hashprompt.data.tables import ImageTable, Source
+from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.streams import embedded, names, sources, stream
+from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
 
 SOURCE_CLASSES = (2, 3, 5, 7, 11, 13, 17)  # with gaps: a source need not number them densely
@@ -191,7 +192,7 @@ def domains(monkeypatch: pytest.MonkeyPatch) -> None:
         tasks=3,
         domain_names=("ink", "chalk", "pen"),
     )
-    monkeypatch.setattr(streams, "load_source", lambda name, options: source)
+    monkeypatch.setattr(stream, "load_source", lambda *given: source)
 
 
 @pytest.mark.usefixtures("domains")
@@ -255,7 +256,8 @@ def test_embedded_streams_come_back_from_the_cache_as_they_were_drawn() -> None:
         return source
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(streams.EMBEDDED, "made-here", (draw, "digits again"))
+        patch.setitem(names.EMBEDDED, "made-here", "digits again")
+        patch.setitem(sources.DRAWN, "made-here", draw)
         first = load_stream("made-here", StreamOptions(tasks=1, class_order="natural"), 0)
         again = load_stream("made-here", StreamOptions(tasks=1, class_order="natural"), 0)
     assert len(drawn) == 1

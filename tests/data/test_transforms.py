@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from hashprompt.backbone.weights import Preprocessing
-from hashprompt.data.transforms import Views
+from hashprompt.data.transforms.views import Views
 
 SIZE = 32
 MEAN, STD = (0.5, 0.4, 0.3), (0.5, 0.25, 0.2)

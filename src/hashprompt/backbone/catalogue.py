@@ -88,6 +88,29 @@ def download_folder() -> Path:
     return cache_dir() / "weights"
 
 
+def brought_file(name: str) -> tuple[str | None, Path] | None:
+    """Architecture (None: told by the file) and file of weights that the user brings.
+
+    None for a backbone that is known by its name. A name always wins over a file that happens to
+    be called like it.
+    """
+    if name == NANO or name in CATALOGUE:
+        return None
+    if "@" in name and not Path(name).is_file():
+        architecture, _, file = name.partition("@")
+        return architecture, Path(file)
+    return (None, Path(name)) if name.endswith(FILE_TYPES) else None
+
+
+def with_full_file(name: str) -> str:
+    """The name of a backbone that means the same from every folder, so that `resume` works."""
+    brought = brought_file(name)
+    if brought is None or not brought[1].is_file():
+        return name
+    architecture, file = brought
+    return f"{architecture}@{file.resolve()}" if architecture is not None else str(file.resolve())
+
+
 def find_file(name: str) -> Path | None:
     """The file of a named backbone on this machine.
 

@@ -18,6 +18,7 @@ from hashprompt.backbone.catalogue import (
     HOW_TO_NAME,
     NANO,
     Checksum,
+    brought_file,
     describe,
     obtain,
 )
@@ -108,11 +109,10 @@ def _find(name: str) -> tuple[VisionTransformer, dict[str, Any]]:
     """The model, and its preprocessing under the names of timm's configurations."""
     if name == NANO:
         return _from_file(_nano_file())
-    if "@" in name and not Path(name).is_file():
-        named, _, file = name.partition("@")
-        return _from_file(Path(file), named)
-    if name.endswith(FILE_TYPES):
-        return _from_file(Path(name))
+    brought = brought_file(name)
+    if brought is not None:
+        architecture, file = brought
+        return _from_file(file, architecture)
     path = obtain(name) if name in CATALOGUE else timm_file(name)
     checksum = Checksum(path)
     checksum.check()

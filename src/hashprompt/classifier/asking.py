@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashprompt.classifier.learner import Learner, Setup
 from hashprompt.classifier.questions import Answer, Question
 from hashprompt.classifier.store import Store
-from hashprompt.data.photos import PhotoBatch
+from hashprompt.data.reading.image_stores import PhotoBatch
 
 REMINDERS = 3
 

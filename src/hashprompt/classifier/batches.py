@@ -14,11 +14,15 @@ from torch import Tensor
 
 from hashprompt.classifier.given import as_tensor, content_digest, image_file, local_path
 from hashprompt.classifier.names import SHOWN, SimilarNames, settle_names
-from hashprompt.data.entries import Entry, divided
-from hashprompt.data.folders import Tree, images_in, subfolders
-from hashprompt.data.lists import listed_entries
-from hashprompt.data.photos import Photos, Reading, in_threads, open_photos
+from hashprompt.data.reading.entries import Entry, divided
+from hashprompt.data.reading.folders import Tree, images_in, subfolders
+from hashprompt.data.reading.image_stores import Photos
+from hashprompt.data.reading.lists import listed_entries
+from hashprompt.data.reading.opening import open_photos
+from hashprompt.data.reading.options import ReadOptions
+from hashprompt.data.reading.threads import in_threads
 from hashprompt.errors import UserError
+from hashprompt.progress import reading_bar
 
 __all__ = ["Batch", "SimilarNames", "gather"]
 EXPECTED = (
@@ -116,8 +120,8 @@ def gather(
     names = settle_names({entry.label for entry in entries}, known, rename or {})
     found, said = _sort_out(_with_digests(entries, names), known, seen)
     notes += said
-    reading = Reading(short_side, memory_gb, unreadable)
-    images, kept, told = open_photos([photo.file for photo in found], reading)
+    reading = ReadOptions(short_side, memory_gb, unreadable)
+    images, kept, told = open_photos([photo.file for photo in found], reading, reading_bar)
     notes += told if images.on_disk else told[1:]  # that all fits into memory is no news
     found, told = _divided([found[row] for row in kept])
     notes += told

@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from hashprompt.data.images import ImageFile, from_pil, read_image
-from hashprompt.data.photos import pixel_digest
+from hashprompt.data.reading.image_stores import pixel_digest
+from hashprompt.data.reading.images import ImageFile, from_pil, read_image
 from hashprompt.errors import UserError
 
 CHANNELS = (1, 3, 4)  # grey, RGB, RGB with transparency

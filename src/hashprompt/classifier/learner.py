@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hashprompt.backbone.catalogue import CATALOGUE, NANO, obtain
+from hashprompt.backbone.catalogue import CATALOGUE, NANO, brought_file, obtain
 from hashprompt.backbone.convert import FILE_TYPES
 from hashprompt.backbone.hub import timm_file
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
 from hashprompt.classifier.calibration import Strangeness, share_below
-from hashprompt.data.photos import PhotoBatch
-from hashprompt.data.streams import Stream
+from hashprompt.data.reading.image_stores import PhotoBatch
+from hashprompt.data.streams.stream import Stream
 from hashprompt.engine.devices import autocast, single_device
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.settings import RunOptions
@@ -159,11 +159,9 @@ def weights_file(name: str) -> tuple[str | None, Path] | None:
     """What the architecture of a backbone is called, and its file; None for the embedded one."""
     if name == NANO:
         return None
-    if "@" in name and not Path(name).is_file():
-        named, _, file = name.partition("@")
-        return named, Path(file)
-    if name.endswith(FILE_TYPES):
-        return None, Path(name)
+    brought = brought_file(name)
+    if brought is not None:
+        return brought
     return name, obtain(name) if name in CATALOGUE else timm_file(name)
 
 

@@ -23,15 +23,17 @@ from hashprompt.classifier.calibration import calibrate, quantiles
 from hashprompt.classifier.choices import Effort
 from hashprompt.classifier.learner import Learner, Setup, photo_stream
 from hashprompt.classifier.store import Store, Version
-from hashprompt.data.photos import Photos, Reading, open_photos
-from hashprompt.data.streams import TaskData
-from hashprompt.data.tables import ImageTable
+from hashprompt.data.dataset import ImageTable
+from hashprompt.data.reading.image_stores import Photos
+from hashprompt.data.reading.opening import open_photos
+from hashprompt.data.reading.options import ReadOptions
+from hashprompt.data.streams.stream import TaskData
 from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.checkpoint import write_json
 from hashprompt.engine.devices import launch
 from hashprompt.engine.trainer import Trainer
 from hashprompt.errors import UserError
-from hashprompt.progress import ProgressBars
+from hashprompt.progress import ProgressBars, reading_bar
 
 TEST = "test"
 # The phases of the method, as a person with photos would call them.
@@ -208,8 +210,8 @@ class Learning:
                 f"{len(held) - len(there)} of {len(held)} held-out photos of earlier learns are "
                 "gone or changed and cannot be asked about again."
             )
-        reading = Reading(self.setup.short_side, unreadable="skip")
-        photos, kept, _ = open_photos([Path(row[3]) for row in there], reading)
+        reading = ReadOptions(self.setup.short_side, unreadable="skip")
+        photos, kept, _ = open_photos([Path(row[3]) for row in there], reading, reading_bar)
         there = [there[index] for index in kept]
         labels = torch.tensor([row[1] for row in there], dtype=torch.int64)
         before = [row[4] for row in there]

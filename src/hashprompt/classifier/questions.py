@@ -18,9 +18,9 @@ from PIL import Image
 from torch import Tensor
 
 from hashprompt.classifier.given import CHANNELS, as_tensor, image_file, local_path, read_given
-from hashprompt.data.entries import in_natural_order
-from hashprompt.data.images import SUFFIXES, UnreadableImage, looks_like_image
-from hashprompt.data.photos import pool
+from hashprompt.data.reading.entries import in_natural_order
+from hashprompt.data.reading.images import SUFFIXES, UnreadableImage, looks_like_image
+from hashprompt.data.reading.threads import reading_threads
 from hashprompt.errors import UserError
 
 AHEAD = 16  # images decoded while earlier ones are used; a large photo takes 40 MB
@@ -71,7 +71,7 @@ class Questions:
         # two threads must not load it at once.
         if len(self.items) == 1 or isinstance(item.given, Image.Image):
             return self._read(item)
-        return pool().submit(self._read, item)
+        return reading_threads().submit(self._read, item)
 
     def _read(self, item: Item) -> Question:
         if item.error is not None:

@@ -15,7 +15,8 @@ from hashprompt import benchmark
 from hashprompt.backbone import available_backbones
 from hashprompt.cli import data, photos
 from hashprompt.cli.settings import parse_settings
-from hashprompt.data.streams import StreamOptions, available_streams
+from hashprompt.data.settings import StreamOptions
+from hashprompt.data.streams.names import available_streams
 from hashprompt.engine.checkpoint import write_atomically
 from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError

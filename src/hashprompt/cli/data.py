@@ -1,7 +1,7 @@
 """`hashprompt data`: what there is, is it sound, get it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,13 +16,15 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from hashprompt.data import doctor
 from hashprompt.data.fetch import fetch as fetch_set
 from hashprompt.data.sets import SETS, DataSet, data_root
 from hashprompt.data.settings import StreamOptions
-from hashprompt.data.sheet import contact_sheet
 from hashprompt.errors import UserError
 from hashprompt.options import build, unknown
+from hashprompt.progress import reading_bar
+
+if TYPE_CHECKING:
+    from hashprompt.data.checking.checkup import Checkup
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, check and fetch them.")
 console = Console()
@@ -90,8 +92,11 @@ def check(
 
     Exit code 1 where a run would refuse to start.
     """
+    from hashprompt.data.checking import checkup  # imports torch
+    from hashprompt.data.checking.contact_sheet import contact_sheet
+
     options = build(StreamOptions, {"data_root": str(root) if root else None, "split": split})
-    found = doctor.check(name, options)
+    found = checkup.check(name, options, reading_bar)
     _show(found, every)
     if sheet:
         try:
@@ -104,7 +109,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _show(found: doctor.Checkup, every: bool) -> None:
+def _show(found: "Checkup", every: bool) -> None:
     source = found.source
     split = f", split {source.split}" if source.split else ""
     _line(

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor
 
-from hashprompt.data.photos import Photos
+from hashprompt.data.reading.image_stores import Photos
 
 
 def cache_dir() -> Path:

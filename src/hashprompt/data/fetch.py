@@ -7,8 +7,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from hashprompt.data.archives import unpack
-from hashprompt.data.sets.base import DataSet, Remote
+from hashprompt.data.fetching.archives import unpack
+from hashprompt.data.sets.base import DataSet, PublishedFile
 from hashprompt.errors import UserError
 
 BLOCK = 1 << 20
@@ -44,7 +44,7 @@ def fetch(
             say(f"Unpacked to {remote.result(root)}.")
 
 
-def verify(file: Path, remote: Remote) -> None:
+def verify(file: Path, remote: PublishedFile) -> None:
     """Compare with the published checksum; raises for a file that must not be opened."""
     kind, expected = ("SHA-256", remote.sha256) if remote.sha256 else ("MD5", remote.md5)
     digest = hashlib.sha256() if remote.sha256 else hashlib.md5(usedforsecurity=False)
@@ -62,13 +62,13 @@ def verify(file: Path, remote: Remote) -> None:
     )
 
 
-def _at_hand(remote: Remote, root: Path) -> Path | None:
+def _at_hand(remote: PublishedFile, root: Path) -> Path | None:
     """The file, where somebody put it: in the root, or where we would."""
     places = (root / remote.into / remote.name, root / remote.name)
     return next((place for place in places if place.is_file()), None)
 
 
-def _download(remote: Remote, root: Path, watch: Watch | None) -> Path:
+def _download(remote: PublishedFile, root: Path, watch: Watch | None) -> Path:
     target = root / remote.into / remote.name
     part = target.with_name(f"{target.name}.part")
     try:
@@ -90,7 +90,7 @@ def _download(remote: Remote, root: Path, watch: Watch | None) -> Path:
     return target
 
 
-def _continue(remote: Remote, part: Path, watch: Watch | None) -> None:
+def _continue(remote: PublishedFile, part: Path, watch: Watch | None) -> None:
     """Append to what is there already, if the server can; else begin anew."""
     have = part.stat().st_size if part.is_file() else 0
     if have and have == remote.size:

@@ -5,8 +5,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from hashprompt.data.arrays import Labels
-from hashprompt.data.photos import Reading
+from hashprompt.data.reading.options import Labels, ReadOptions
 from hashprompt.options import Options
 
 
@@ -53,5 +52,5 @@ class StreamOptions(Options):
         """So that `resume` works from anywhere."""
         return value and str(Path(value).expanduser().resolve())
 
-    def reading(self, upright: bool = True) -> Reading:
-        return Reading(self.short_side, self.memory_gb, self.unreadable, upright)
+    def reading(self, upright: bool = True) -> ReadOptions:
+        return ReadOptions(self.short_side, self.memory_gb, self.unreadable, upright)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hashprompt.data.streams import Stream
-from hashprompt.data.tables import ImageTable
+from hashprompt.data.dataset import ImageTable
+from hashprompt.data.streams.stream import Stream
 from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.metrics import average_after
 from hashprompt.engine.passes import Passes

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from hashprompt.backbone.weights import LoadedBackbone
 from hashprompt.data.cache import cached, tensor_hash
-from hashprompt.data.photos import Ahead, PhotoBatch
-from hashprompt.data.tables import ImageTable
-from hashprompt.data.transforms import Views
+from hashprompt.data.dataset import ImageTable
+from hashprompt.data.reading.image_stores import PhotoBatch
+from hashprompt.data.reading.prefetch import Prefetch
+from hashprompt.data.transforms.views import Views
 from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
 
@@ -51,7 +52,7 @@ class Passes:
         self, table: ImageTable, rank: int, world: int
     ) -> Iterator[tuple[Tensor, Tensor | PhotoBatch]]:
         """Rows and images of every world-th batch."""
-        ahead = Ahead(table.images, torch.arange(len(table)).split(self.options.eval_batch_size))
+        ahead = Prefetch(table.images, torch.arange(len(table)).split(self.options.eval_batch_size))
         for number, rows in enumerate(ahead.batches):
             self.looked(number * self.options.eval_batch_size, len(table))
             if number % world == rank:

@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from hashprompt.backbone.weights import Normalize, Preprocessing
-from hashprompt.data.recipes import Transform, describe_views, make_views
-from hashprompt.data.streams import Stream
-from hashprompt.data.transforms import Augment, Views
+from hashprompt.data.streams.stream import Stream
+from hashprompt.data.transforms.options import Augment, Transform
+from hashprompt.data.transforms.recipes import describe_views, make_views
+from hashprompt.data.transforms.views import Views
 from hashprompt.options import Options
 
 

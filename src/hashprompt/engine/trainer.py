@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from hashprompt.backbone.weights import LoadedBackbone
-from hashprompt.data.photos import Ahead
-from hashprompt.data.streams import Stream, TaskData
+from hashprompt.data.reading.prefetch import Prefetch
+from hashprompt.data.streams.stream import Stream, TaskData
 from hashprompt.engine.callbacks import Callback, Callbacks, StepEnd
 from hashprompt.engine.checkpoint import Checkpoints
 from hashprompt.engine.clock import Clock
@@ -190,7 +190,7 @@ class Trainer:
             return len(drawn), self._from(where, sizes, drawn.__getitem__)
         order = torch.randperm(len(data.train)).split(phase.batch_size)
         features = self.passes.plain_features(data.train) if phase.view == "features" else None
-        batches = Ahead(data.train.images, [self.replicas.share(rows) for rows in order])
+        batches = Prefetch(data.train.images, [self.replicas.share(rows) for rows in order])
 
         def make(step: int) -> Batch:
             rows = self.replicas.share(order[step])

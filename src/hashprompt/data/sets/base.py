@@ -3,16 +3,22 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hashprompt.data.cache import cache_dir
+from hashprompt.data.reading.options import Track
 from hashprompt.data.settings import StreamOptions
-from hashprompt.data.tables import Source
 from hashprompt.errors import UserError
+
+if TYPE_CHECKING:
+    from hashprompt.data.dataset import Source
+
+Loader = Callable[[Path, StreamOptions, Track], "Source"]
 
 
 @dataclass(frozen=True)
-class Remote:
+class PublishedFile:
     """A file on the internet.
 
     Args:
@@ -43,7 +49,7 @@ class DataSet:
     """A published benchmark, found by its name.
 
     Args:
-        load: reads it from a data root; raises `MissingFiles` for what is not there.
+        loader: `module:function` in this package; see `load`.
         layout: how the files lie below the data root, for people.
         counts: training and test images of the whole set; fewer are told.
         splits: names that the option `split` takes.
@@ -52,13 +58,19 @@ class DataSet:
 
     name: str
     about: str
-    load: Callable[[Path, StreamOptions], Source]
-    remotes: tuple[Remote, ...]
+    loader: str
+    remotes: tuple[PublishedFile, ...]
     layout: str
     licence: str
     counts: tuple[int, int] | None = None
     splits: tuple[str, ...] = ()
     coarse: bool = False
+
+    @property
+    def load(self) -> Loader:
+        """Reads the set from a data root; raises `MissingFiles` for what is not there."""
+        module, _, function = self.loader.partition(":")
+        return getattr(import_module(f"hashprompt.data.sets.{module}"), function)
 
 
 class MissingFiles(Exception):  # noqa: N818 (a finding, which becomes a UserError)
@@ -72,7 +84,11 @@ class MissingFiles(Exception):  # noqa: N818 (a finding, which becomes a UserErr
 def data_root(chosen: str | None = None) -> Path:
     """The option, `HASHPROMPT_DATA`, or `datasets` in the cache."""
     named = chosen or os.environ.get("HASHPROMPT_DATA")
-    return Path(named).expanduser() if named else cache_dir() / "datasets"
+    if named:
+        return Path(named).expanduser()
+    from hashprompt.data.cache import cache_dir  # imports torch
+
+    return cache_dir() / "datasets"
 
 
 def need(root: Path, *names: str) -> None:
@@ -83,14 +99,14 @@ def need(root: Path, *names: str) -> None:
 
 def explain_missing(data: DataSet, root: Path, path: Path) -> UserError:
     """Which file to put where."""
-    told = [f"`{data.name}` is not complete on this machine: there is no {path}."]
-    told.append(f"Expected in {root}: {data.layout}.")
+    sentences = [f"`{data.name}` is not complete on this machine: there is no {path}."]
+    sentences.append(f"Expected in {root}: {data.layout}.")
     if data.remotes:
         addresses = ", ".join(remote.url for remote in data.remotes)
-        told.append(
+        sentences.append(
             f"`hashprompt data fetch {data.name}` gets it from {addresses}. Without a connection, "
             f"put the same files into {root} and run that command there: it checks and unpacks "
             "them."
         )
-    told.append("Files elsewhere: set HASHPROMPT_DATA or data_root to their folder.")
-    return UserError(" ".join(told))
+    sentences.append("Files elsewhere: set HASHPROMPT_DATA or data_root to their folder.")
+    return UserError(" ".join(sentences))

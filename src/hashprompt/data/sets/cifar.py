@@ -7,25 +7,12 @@ from pathlib import Path
 import torch
 from torchvision import datasets
 
-from hashprompt.data.arrays import coarse_source, to_tensor
-from hashprompt.data.sets.base import DataSet, Remote, need
+from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.reading.arrays import coarse_source, to_tensor
+from hashprompt.data.reading.options import Track, untracked
+from hashprompt.data.sets.base import need
 from hashprompt.data.settings import StreamOptions
-from hashprompt.data.tables import ImageTable, Source
 from hashprompt.errors import UserError
-
-CIFAR100_FILE = Remote(
-    "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-    md5="eb9058c3a382ffc7106e4002c42a8d85",
-    size=169_001_437,
-    gives="cifar-100-python",
-)
-CIFAR10_FILE = Remote(
-    "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-    md5="c58f30108f718f92721af3b95e74349a",
-    size=170_498_071,
-    gives="cifar-10-batches-py",
-)
-LICENCE = "none stated; the authors ask to be cited"
 
 
 def cifar_tables(
@@ -48,37 +35,15 @@ def cifar_tables(
     return train, test, tuple(parts[0].classes)
 
 
-def load_cifar100(root: Path, options: StreamOptions) -> Source:
+def load_cifar100(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
     if options.labels == "coarse":
-        return load_coarse(root, options)
+        return load_coarse(root, options, track)
     train, test, names = cifar_tables(datasets.CIFAR100, root)
     return Source("split-cifar100", train, test, names, tasks=10, split="official")
 
 
-def load_coarse(root: Path, options: StreamOptions) -> Source:
+def load_coarse(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
     train, test, _ = cifar_tables(datasets.CIFAR100, root)
-    told = json.loads((files("hashprompt.data.sets") / "cifar100_coarse.json").read_text())
-    fine_to_coarse, names = torch.tensor(told["fine_to_coarse"]), tuple(told["names"])
+    stored = json.loads((files("hashprompt.data.sets") / "cifar100_coarse.json").read_text())
+    fine_to_coarse, names = torch.tensor(stored["fine_to_coarse"]), tuple(stored["names"])
     return coarse_source("cifar100-coarse", train, test, fine_to_coarse, names, "official")
-
-
-SPLIT_CIFAR100 = DataSet(
-    "split-cifar100",
-    "CIFAR-100, 100 classes in 10 tasks (tasks=20 or 50 for the longer ones)",
-    load_cifar100,
-    (CIFAR100_FILE,),
-    "cifar-100-python/{train,test,meta}",
-    LICENCE,
-    (50_000, 10_000),
-    coarse=True,
-)
-CIFAR100_COARSE = DataSet(
-    "cifar100-coarse",
-    "CIFAR-100's 20 superclasses, domain-incremental: a fine class of each in 5 tasks",
-    load_coarse,
-    (CIFAR100_FILE,),
-    SPLIT_CIFAR100.layout,
-    LICENCE,
-    (50_000, 10_000),
-    coarse=True,
-)

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from hashprompt.data.entries import Entry, Layout, source_from
-from hashprompt.data.folders import scan_classes
-from hashprompt.data.sets.base import DataSet, MissingFiles, Remote, need
+from hashprompt.data.dataset import Source
+from hashprompt.data.reading.entries import Entry, Layout, source_from
+from hashprompt.data.reading.folders import scan_classes
+from hashprompt.data.reading.options import Track, untracked
+from hashprompt.data.sets.base import MissingFiles, need
 from hashprompt.data.settings import StreamOptions
-from hashprompt.data.tables import Source
 from hashprompt.errors import UserError
 
 FOLDER, RUNS = "core50_128x128", "batches_filelists/NI_inc"
@@ -14,7 +15,7 @@ TRAIN, TEST = (1, 2, 4, 5, 6, 8, 9, 11), (3, 7, 10)
 OBJECTS = tuple(f"o{number}" for number in range(1, 51))
 
 
-def load_core50(root: Path, options: StreamOptions) -> Source:
+def load_core50(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
     """Training sessions are domains; the test set is the same after every one of them."""
     folder = root / FOLDER
     need(folder, *(f"s{session}" for session in (*TRAIN, *TEST)))
@@ -40,7 +41,7 @@ def load_core50(root: Path, options: StreamOptions) -> Source:
         split="NI",
         shared_test=True,
     )
-    return source_from("core50", entries, layout, options.reading(upright=False))
+    return source_from("core50", entries, layout, options.reading(upright=False), track=track)
 
 
 def _session_order(root: Path, order: str) -> tuple[str, ...]:
@@ -58,25 +59,3 @@ def _session_order(root: Path, order: str) -> tuple[str, ...]:
     if sorted(sessions) != sorted(f"s{session}" for session in TRAIN):
         raise UserError(f"The lists in {run} name the sessions {', '.join(sessions)}.")
     return tuple(sessions)
-
-
-CORE50 = DataSet(
-    "core50",
-    "CORe50, 50 objects, domain-incremental: 8 sessions to learn, 3 others as one test set",
-    load_core50,
-    (
-        Remote(
-            "http://bias.csr.unibo.it/maltoni/download/core50/core50_128x128.zip",
-            md5="745f3373fed08d69343f1058ee559e13",
-            gives=FOLDER,
-        ),
-        Remote(
-            "https://vlomonaco.github.io/core50/data/batches_filelists.zip",
-            md5="e3297508a8998ba0c99a83d6b36bde62",
-            gives="batches_filelists",
-        ),
-    ),
-    f"{FOLDER}/s<1-11>/o<1-50>/*.png, and for domain_order=ni-run-N the lists {RUNS}/run<N>/*.txt",
-    "CC BY 4.0",
-    (119_894, 44_972),
-)

@@ -9,14 +9,16 @@ import torch
 from torch import Tensor
 from torchvision import datasets
 
-from hashprompt.data.arrays import read_arrays
-from hashprompt.data.entries import HOLD_OUT, held_out
-from hashprompt.data.folders import scan_classes
-from hashprompt.data.photos import Memory, Photos, Reading, open_photos
-from hashprompt.data.sets.base import DataSet, MissingFiles, Remote, need
-from hashprompt.data.sets.cifar import CIFAR10_FILE, cifar_tables
+from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.reading.arrays import read_arrays
+from hashprompt.data.reading.entries import held_out
+from hashprompt.data.reading.folders import scan_classes
+from hashprompt.data.reading.image_stores import Memory, Photos
+from hashprompt.data.reading.opening import open_photos
+from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
+from hashprompt.data.sets.base import MissingFiles, need
+from hashprompt.data.sets.cifar import cifar_tables
 from hashprompt.data.settings import StreamOptions
-from hashprompt.data.tables import ImageTable, Source
 from hashprompt.errors import UserError
 
 CLASSES = 10
@@ -33,8 +35,11 @@ class Digits(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def _idx(kind: type[datasets.MNIST]) -> Callable[[Path], Digits]:
-    def load(root: Path) -> Digits:
+FiveLoader = Callable[[Path, Track], Digits]
+
+
+def _idx(kind: type[datasets.MNIST]) -> FiveLoader:
+    def load(root: Path, track: Track) -> Digits:
         folder = f"{kind.__name__}/raw"
         need(root, *(f"{folder}/{Path(url).stem}" for url, _ in kind.resources))
         parts = [kind(str(root), train=train) for train in (True, False)]
@@ -46,7 +51,7 @@ def _idx(kind: type[datasets.MNIST]) -> Callable[[Path], Digits]:
     return load
 
 
-def _svhn(root: Path) -> Digits:
+def _svhn(root: Path, track: Track) -> Digits:
     need(root, "train_32x32.mat", "test_32x32.mat")
     try:  # torchvision compares checksums first
         parts = [datasets.SVHN(str(root), split=split) for split in ("train", "test")]
@@ -62,12 +67,12 @@ def _svhn(root: Path) -> Digits:
     return Digits(train, test, tuple(map(str, range(CLASSES))), "official")
 
 
-def _cifar10(root: Path) -> Digits:
+def _cifar10(root: Path, track: Track) -> Digits:
     train, test, names = cifar_tables(datasets.CIFAR10, root)
     return Digits(train, test, names, "official")
 
 
-def _letters(root: Path) -> Digits:
+def _letters(root: Path, track: Track) -> Digits:
     """notMNIST as packed for continual learning (Train, Test), or the author's small archive."""
     packed = root / "notMNIST"
     if (packed / "Train").is_dir():
@@ -89,8 +94,8 @@ def _letters(root: Path) -> Digits:
             for test in (False, True)
         ]
     names = tuple(sorted(scans[0]))
-    (train, said), (test, also) = (_small_images(scan, names) for scan in scans)
-    return Digits(train, test, names, origin, (*said, *also))
+    (train, about_train), (test, about_test) = (_small_images(scan, names, track) for scan in scans)
+    return Digits(train, test, names, origin, (*about_train, *about_test))
 
 
 def _innermost(folder: Path) -> Path:
@@ -100,12 +105,12 @@ def _innermost(folder: Path) -> Path:
 
 
 def _small_images(
-    scan: dict[str, list[Path]], names: tuple[str, ...]
+    scan: dict[str, list[Path]], names: tuple[str, ...], track: Track
 ) -> tuple[ImageTable, tuple[str, ...]]:
     """Image files of one size as a table. A few are known to be broken: they are counted."""
     files = [(path, names.index(label)) for label in names for path in scan.get(label, [])]
-    reading = Reading(unreadable="skip", upright=False)
-    photos, kept, (_, *problems) = open_photos([path for path, _ in files], reading)
+    reading = ReadOptions(unreadable="skip", upright=False)
+    photos, kept, (_, *problems) = open_photos([path for path, _ in files], reading, track)
     labels = torch.tensor([files[index][1] for index in kept], dtype=torch.int64)
     images = list(photos[torch.arange(len(photos))])
     if len({image.shape for image in images}) != 1:
@@ -113,7 +118,7 @@ def _small_images(
     return ImageTable(torch.stack(images), labels), tuple(problems)
 
 
-FIVE: dict[str, tuple[str, Callable[[Path], Digits]]] = {
+FIVE: dict[str, tuple[str, FiveLoader]] = {
     "SVHN": ("svhn", _svhn),
     "MNIST": ("mnist", _idx(datasets.MNIST)),
     "CIFAR-10": ("cifar10", _cifar10),
@@ -122,9 +127,9 @@ FIVE: dict[str, tuple[str, Callable[[Path], Digits]]] = {
 }
 
 
-def load_five(root: Path, options: StreamOptions) -> Source:
+def load_five(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
     """Labels are 10 · task + label."""
-    parts = {title: _one(root, *how) for title, how in FIVE.items()}
+    parts = {title: _one(root, track, *how) for title, how in FIVE.items()}
     images = [[_pixels(getattr(p, s)) for p in parts.values()] for s in ("train", "test")]
     store = Memory.of(*images[0], *images[1])  # of 28 and 32 px, so no one array
     rows = torch.arange(len(store.sizes))
@@ -153,13 +158,13 @@ def _pixels(table: ImageTable) -> Tensor:
     return table.images
 
 
-def _one(root: Path, key: str, load: Callable[[Path], Digits]) -> Digits:
+def _one(root: Path, track: Track, key: str, load: FiveLoader) -> Digits:
     """A set from the published files, else from the one .npz file that is named after it."""
     try:
-        return load(root)
+        return load(root, track)
     except MissingFiles:
-        own = re.compile(rf"{key}(?![0-9]).*\.npz", re.IGNORECASE)
-        packs = [path for path in sorted(root.glob("*.npz")) if own.fullmatch(path.name)]
+        pattern = re.compile(rf"{key}(?![0-9]).*\.npz", re.IGNORECASE)
+        packs = [path for path in sorted(root.glob("*.npz")) if pattern.fullmatch(path.name)]
         if not packs:
             raise
     if len(packs) > 1:
@@ -169,69 +174,3 @@ def _one(root: Path, key: str, load: Callable[[Path], Digits]) -> Digits:
         raise UserError(f"{packs[0]} has {len(source.class_names)} classes; expected {CLASSES}.")
     note = f"{packs[0].name}: {len(source.train):,} training, {len(source.test):,} test images."
     return Digits(source.train, source.test, source.class_names, packs[0].name, (note,))
-
-
-def _idx_files(
-    base: str, folder: str, sums: tuple[str, ...], sizes: tuple[int, ...]
-) -> list[Remote]:
-    names = [
-        f"{part}-{what}-ubyte.gz"
-        for part in ("train", "t10k")
-        for what in ("images-idx3", "labels-idx1")
-    ]
-    return [
-        Remote(base + name, md5, size=size, into=folder, gives=f"{folder}/{name[:-3]}")
-        for name, md5, size in zip(names, sums, sizes, strict=True)
-    ]
-
-
-SVHN_ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
-FIVE_DATASETS = DataSet(
-    "5-datasets",
-    "SVHN, MNIST, CIFAR-10, notMNIST, Fashion-MNIST, in this order, ten classes each",
-    load_five,
-    (
-        Remote(
-            f"{SVHN_ADDRESS}train_32x32.mat",
-            md5="e26dedcc434d2e4c54c9b2d4a06d8373",
-            size=182_040_794,
-        ),
-        Remote(
-            f"{SVHN_ADDRESS}test_32x32.mat",
-            md5="eb5a983be6a315427106f1b164d9cef3",
-            size=64_275_384,
-        ),
-        *_idx_files(
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            "MNIST/raw",
-            (
-                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "d53e105ee54ea40749a09fcbcd1e9432",
-                "9fb629c4189551a2d022fa330f9573f3",
-                "ec29112dd5afa0611ce80d1b7f02629c",
-            ),
-            (9_912_422, 28_881, 1_648_877, 4_542),
-        ),
-        CIFAR10_FILE,
-        Remote(
-            "https://zenodo.org/records/8274268/files/notMNIST_small.zip?download=1",
-            md5="3de91fb69221d9c2d5c57387101ebc6c",
-            gives="notMNIST_small",
-        ),
-        *_idx_files(
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-            "FashionMNIST/raw",
-            (
-                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                "25c81989df183df01b3e8a0aad5dffbe",
-                "bef4ecab320f06d8554ea6380940ec79",
-                "bb300cfdad3c16e7a12a480ee83cd310",
-            ),
-            (26_421_880, 29_515, 4_422_102, 5_148),
-        ),
-    ),
-    "{train,test}_32x32.mat, MNIST/raw/*, cifar-10-batches-py/*, notMNIST/{Train,Test}/<A-J>/*.png "
-    "(or notMNIST_small/<A-J>/*.png), FashionMNIST/raw/*; or an .npz file for any of them "
-    "(svhn*.npz, mnist*.npz, cifar10*.npz, notmnist*.npz, fashion_mnist*.npz)",
-    "SVHN for non-commercial use, MNIST CC BY-SA 3.0, Fashion-MNIST MIT; the others state none",
-)

@@ -5,11 +5,12 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from hashprompt.data.entries import HOLD_OUT, Entry, Layout, Part, source_from
-from hashprompt.data.folders import scan_classes
-from hashprompt.data.sets.base import DataSet, MissingFiles, Remote, need
+from hashprompt.data.dataset import Source
+from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
+from hashprompt.data.reading.folders import scan_classes
+from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
+from hashprompt.data.sets.base import MissingFiles, need
 from hashprompt.data.settings import StreamOptions
-from hashprompt.data.tables import Source
 from hashprompt.errors import UserError
 
 FOLDER = "imagenet-r"
@@ -21,15 +22,15 @@ PUBLISHED = {  # the lists of CODA-Prompt, used by several papers
 LISTED, AS_FOUND = "coda-yaml", "folders"
 
 
-def load_imagenet_r(root: Path, options: StreamOptions) -> Source:
+def load_imagenet_r(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
     need(root, FOLDER)
     found = _found(root / FOLDER)
     split = options.split or _split_at_hand(root, found)
     notes = [] if options.split else [f"ImageNet-R has no official split; {split} is used."]
     parts: dict[str, Part] = {}
     if split == LISTED:
-        parts, split, told = _listed(root)
-        notes += told
+        parts, split, about_lists = _listed(root)
+        notes += about_lists
         _check_listed(parts, found, root)
     elif split == AS_FOUND:
         if not all(part for _, part in found.values()):
@@ -41,7 +42,7 @@ def load_imagenet_r(root: Path, options: StreamOptions) -> Source:
         for name, part in names.items()
     ]
     reading = options.reading(upright=False)
-    return source_from("split-imagenet-r", entries, Layout(split=split), reading, notes)
+    return source_from("split-imagenet-r", entries, Layout(split=split), reading, notes, track)
 
 
 def _found(folder: Path) -> dict[str, tuple[Path, Part]]:
@@ -97,23 +98,3 @@ def _check_listed(parts: dict[str, Part], found: dict[str, tuple[Path, Part]], r
             f"{len(absent)} of {len(parts)} listed images are not in {root / FOLDER}, for example "
             f"{absent[0]}. Unpack the whole archive, or use split={HOLD_OUT}."
         )
-
-
-SPLIT_IMAGENET_R = DataSet(
-    "split-imagenet-r",
-    "ImageNet-R, 200 classes in renditions, 10 tasks",
-    load_imagenet_r,
-    (
-        Remote(
-            "https://people.eecs.berkeley.edu/~hendrycks/imagenet-r.tar",
-            md5="a61312130a589d0ca1a8fca1f2bd3337",
-            sha256="18c6bf493b39a0d975d48e587437f562caab9c52ae6327dcfa9dd8eb54aa1b52",
-            size=2_191_079_936,
-            gives=FOLDER,
-        ),
-    ),
-    f"{FOLDER}/<wnid>/*.jpg, and for split={LISTED} the lists {', '.join(LISTS.values())}",
-    "repository MIT; the images keep their owners' rights",
-    (24_000, 6_000),
-    (LISTED, HOLD_OUT, AS_FOUND),
-)

@@ -2,18 +2,19 @@
 
 from pathlib import Path
 
-from hashprompt.data.entries import Entry, Layout, source_from
-from hashprompt.data.folders import images_in, subfolders
-from hashprompt.data.sets.base import DataSet, Remote, need
+from hashprompt.data.dataset import Source
+from hashprompt.data.reading.entries import Entry, Layout, source_from
+from hashprompt.data.reading.folders import images_in, subfolders
+from hashprompt.data.reading.options import Track, untracked
+from hashprompt.data.sets.base import need
 from hashprompt.data.settings import StreamOptions
-from hashprompt.data.tables import Source
 from hashprompt.errors import UserError
 
 FOLDER = "tiny-imagenet-200"
 ANNOTATIONS = "val_annotations.txt"
 
 
-def load_tiny_imagenet(root: Path, options: StreamOptions) -> Source:
+def load_tiny_imagenet(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
     folder = root / FOLDER
     need(folder, "train", "val")
     entries = _by_class(folder, "train")
@@ -22,7 +23,8 @@ def load_tiny_imagenet(root: Path, options: StreamOptions) -> Source:
     else:
         entries += _by_class(folder, "val")
     layout = Layout(split="official (val)")
-    return source_from("split-tiny-imagenet", entries, layout, options.reading(upright=False))
+    reading = options.reading(upright=False)
+    return source_from("split-tiny-imagenet", entries, layout, reading, track=track)
 
 
 def _by_class(folder: Path, part: str) -> list[Entry]:
@@ -47,22 +49,3 @@ def _annotated(folder: Path) -> list[Entry]:
             raise UserError(f"{folder / ANNOTATIONS} is damaged. Unpack the archive again.")
         entries.append(Entry(folder / "images" / words[0], f"val/{words[0]}", words[1], "test"))
     return entries
-
-
-SPLIT_TINY_IMAGENET = DataSet(
-    "split-tiny-imagenet",
-    "Tiny-ImageNet, 200 classes of 64 px, 10 tasks, tested on its validation images",
-    load_tiny_imagenet,
-    (
-        Remote(
-            "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
-            md5="90528d7ca1a48142e341f4ef8d21d0de",
-            size=248_100_043,
-            gives=FOLDER,
-        ),
-    ),
-    f"{FOLDER}/train/<wnid>/images/*.JPEG and {FOLDER}/val/images with {ANNOTATIONS} "
-    "(or {train,val}/<wnid>/*.JPEG)",
-    "ImageNet's terms: non-commercial research and education",
-    (100_000, 10_000),
-)

@@ -6,12 +6,12 @@ and other data has two recipes; the one for CIFAR is taken when the stream's nam
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from hashprompt.backbone.weights import STATISTICS, Normalize, Preprocessing
-from hashprompt.data.transforms import Augment, Colours, Views
+from hashprompt.data.transforms.options import Augment, Transform
+from hashprompt.data.transforms.views import Colours, Views
 
-Transform = Literal["weights", "hide", "l2p", "coda", "cprompt", "evoprompt", "s-prompts", "cpg"]
 CROP_OF_RESIZED = 224 / 256
 
 
@@ -82,14 +82,14 @@ def make_views(
 
 def describe_views(views: Views, transform: Transform, stream: str) -> dict[str, Any]:
     """Views as data, for the protocol of a result."""
-    told = {
+    description = {
         **views.preprocessing.to_dict(),
         "augment": views.augment,
         "area": views.area,
         "center": views.center,
     }
     if views.by_image:  # absent for the weights' own, whose results are older than recipes
-        told["recipe"] = find_recipe(transform, stream)[0]
+        description["recipe"] = find_recipe(transform, stream)[0]
     if views.colours:
-        told["colours"] = asdict(views.colours)
-    return json.loads(json.dumps(told))  # lists for tuples, as it will be read back
+        description["colours"] = asdict(views.colours)
+    return json.loads(json.dumps(description))  # lists for tuples, as it will be read back

@@ -10,6 +10,8 @@ from torch import Tensor
 from hashprompt.errors import UserError
 from hashprompt.options import unknown
 
+ORDERS = files("hashprompt.data.streams") / "orders"
+
 
 def order_classes(present: Tensor, order: str, seed: int) -> Tensor:
     """Class ids (C,) in order of arrival.
@@ -34,7 +36,7 @@ def order_classes(present: Tensor, order: str, seed: int) -> Tensor:
 def published_orders() -> dict[str, list[int]]:
     """Names of the shipped orders, with the numbers of classes they exist for."""
     listed: dict[str, list[int]] = {}
-    for file in (files("hashprompt.data") / "orders").iterdir():
+    for file in ORDERS.iterdir():
         name, _, count = file.name.removesuffix(".json").rpartition("-")
         if count.isdigit():
             listed.setdefault(name, []).append(int(count))
@@ -52,7 +54,7 @@ def _read_order(order: str, count: int) -> list[int]:
         raise UserError(
             f"class_order={order} exists for {published[order]} classes; this stream has {count}."
         )
-    return json.loads((files("hashprompt.data") / "orders" / f"{order}-{count}.json").read_text())
+    return json.loads((ORDERS / f"{order}-{count}.json").read_text())
 
 
 def _checked(file: Path) -> list[int]:

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hashprompt.data import doctor
+from hashprompt.data.checking import checkup
+from hashprompt.data.checking.contact_sheet import contact_sheet
 from hashprompt.data.sets import SETS
-from hashprompt.data.sheet import contact_sheet
-from hashprompt.data.streams import StreamOptions
+from hashprompt.data.settings import StreamOptions
 
 
-def check(name: object, **options: Any) -> doctor.Checkup:
-    return doctor.check(str(name), StreamOptions(**options))
+def check(name: object, **options: Any) -> checkup.Checkup:
+    return checkup.check(str(name), StreamOptions(**options))
 
 
 def test_counts_per_class_and_part(tree: Any) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hashprompt.data.photos import Photos
+from hashprompt.data.reading.image_stores import Photos
 
 
 @dataclass(frozen=True)

@@ -118,8 +118,8 @@ def _opened(file: ImageFile) -> Iterator[Image.Image]:
         reason = f"it is no image, or not one of {', '.join(FORMATS)}"
         raise UnreadableImage(file, reason) from error
     except Exception as error:  # broken files make decoders raise almost anything
-        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise UnreadableImage(file, said.rstrip(".")) from error
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise UnreadableImage(file, reason.rstrip(".")) from error
 
 
 def _final_size(image: Image.Image, short_side: int | None, upright: bool) -> tuple[int, int]:

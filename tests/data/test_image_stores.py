@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from hashprompt.data.images import read_image
-from hashprompt.data.photos import Ahead, Disk, Memory, Photos, Reading, open_photos
-from hashprompt.data.tables import ImageTable, concatenate
+from hashprompt.data.dataset import ImageTable, concatenate
+from hashprompt.data.reading.image_stores import Disk, Memory, Photos
+from hashprompt.data.reading.images import read_image
+from hashprompt.data.reading.opening import open_photos
+from hashprompt.data.reading.options import ReadOptions
+from hashprompt.data.reading.prefetch import Prefetch
 from hashprompt.errors import UserError
 
 SIZES = [(12, 10), (7, 9), (12, 10), (30, 4), (5, 5)]
@@ -25,7 +28,7 @@ def files(tmp_path: Path, write: Any) -> list[Path]:
 def test_a_batch_holds_the_images_of_its_rows(
     memory_gb: float, store: type, files: list[Path]
 ) -> None:
-    photos, kept, (note,) = open_photos(files, Reading(memory_gb=memory_gb))
+    photos, kept, (note,) = open_photos(files, ReadOptions(memory_gb=memory_gb))
     assert isinstance(photos.store, store)
     assert kept == [0, 1, 2, 3, 4]
     assert ("kept decoded in memory" in note) is (store is Memory)
@@ -44,7 +47,7 @@ def test_a_batch_holds_the_images_of_its_rows(
 def test_the_content_hash_knows_content_and_order(
     memory_gb: float, files: list[Path], write: Any
 ) -> None:
-    reading = Reading(memory_gb=memory_gb)
+    reading = ReadOptions(memory_gb=memory_gb)
     photos = open_photos(files, reading)[0]
     before = photos.content_hash()
     assert open_photos(files, reading)[0].content_hash() == before
@@ -63,9 +66,9 @@ def test_arrays_of_two_sizes_lie_in_one_store() -> None:
 
 @pytest.mark.parametrize("memory_gb", [1.0, 0.0])
 def test_batches_come_in_any_order_from_ahead(memory_gb: float, files: list[Path]) -> None:
-    photos = open_photos(files, Reading(memory_gb=memory_gb))[0]
+    photos = open_photos(files, ReadOptions(memory_gb=memory_gb))[0]
     rows = [torch.tensor([4, 2]), torch.tensor([0]), torch.tensor([1, 3])]
-    ahead = Ahead(photos, rows)
+    ahead = Prefetch(photos, rows)
     for number in (1, 2, 0, 2, 0, 1):  # as after a resume, in the next epoch, and leaping
         expected = [read_image(files[row]) for row in rows[number].tolist()]
         found = ahead[number]
@@ -73,7 +76,7 @@ def test_batches_come_in_any_order_from_ahead(memory_gb: float, files: list[Path
 
 
 def test_tables_of_one_source_are_joined_again(files: list[Path]) -> None:
-    photos = open_photos(files, Reading())[0]
+    photos = open_photos(files, ReadOptions())[0]
     table = ImageTable(photos, torch.arange(5))
     joined = concatenate([table.select(torch.tensor([3, 1])), table.select(torch.tensor([0]))])
     assert joined.labels.tolist() == [3, 1, 0]
@@ -90,8 +93,8 @@ def test_unreadable_images_stop_or_are_counted(memory_gb: float, files: list[Pat
         with pytest.raises(
             UserError, match=r"2 of 5 images cannot be read: .*1\.png \(it is empty"
         ):
-            open_photos(files, Reading(memory_gb=memory_gb))
-    reading = Reading(memory_gb=memory_gb, unreadable="skip")
+            open_photos(files, ReadOptions(memory_gb=memory_gb))
+    reading = ReadOptions(memory_gb=memory_gb, unreadable="skip")
     photos, kept, notes = open_photos(files, reading)
     assert kept == [0, 2, 4]
     assert "2 of 5 images cannot be read" in notes[1]
@@ -103,4 +106,4 @@ def test_unreadable_images_stop_or_are_counted(memory_gb: float, files: list[Pat
 def test_on_disk_an_empty_file_is_found_before_the_run(files: list[Path]) -> None:
     files[1].write_bytes(b"")
     with pytest.raises(UserError, match=r"1 of 5 images cannot be read.*unreadable=skip"):
-        open_photos(files, Reading(memory_gb=0))
+        open_photos(files, ReadOptions(memory_gb=0))

@@ -12,12 +12,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from hashprompt.data.images import ImageFile
-from hashprompt.data.photos import Reading, open_photos
-from hashprompt.data.tables import ImageTable, Source
+from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.reading.images import ImageFile
+from hashprompt.data.reading.opening import open_photos
+from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
 from hashprompt.errors import UserError
 
-HOLD_OUT = "toolkit-v1"  # changing how it draws means a new name
 TEST_SHARE = 0.2
 Part = Literal["train", "test", ""]
 
@@ -57,12 +57,13 @@ def source_from(
     name: str,
     entries: Sequence[Entry],
     layout: Layout,
-    reading: Reading,
+    reading: ReadOptions,
     notes: Iterable[str] = (),
+    track: Track = untracked,
 ) -> Source:
     """Read the images of a list and number its classes and groups."""
-    entries, split, told = divided(entries, layout.split)
-    photos, kept, said = open_photos([entry.file for entry in entries], reading)
+    entries, split, about_split = divided(entries, layout.split)
+    photos, kept, about_reading = open_photos([entry.file for entry in entries], reading, track)
     entries = [entries[index] for index in kept]
     classes = layout.class_names or tuple(sorted({entry.label for entry in entries}))
     groups: tuple[str, ...] = ()
@@ -84,7 +85,7 @@ def source_from(
         shared_test=layout.shared_test,
         split=split,
         fingerprint=fingerprint(name, split, entries),
-        notes=(*notes, *told, *said),
+        notes=(*notes, *about_split, *about_reading),
     )
 
 
@@ -141,12 +142,12 @@ def divided(entries: Sequence[Entry], split: str) -> tuple[list[Entry], str, tup
         cells.setdefault((entry.group, entry.label), []).append(entry.name)
     test = {name for names in cells.values() for name in held_out(names)}
     parts: dict[bool, Part] = {True: "test", False: "train"}
-    told = (
+    note = (
         f"No test images are given: {len(test):,} of {len(entries):,} are held out "
         f"(split {HOLD_OUT}: a fifth of each class, drawn by name)."
     )
     divided = [replace(entry, part=parts[entry.name in test]) for entry in entries]
-    return divided, HOLD_OUT, (told,)
+    return divided, HOLD_OUT, (note,)
 
 
 def _table(entries: Sequence[Entry], classes: Sequence[str], domains: Sequence[str]) -> ImageTable:

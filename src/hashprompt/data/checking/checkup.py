@@ -10,12 +10,15 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from hashprompt.data.images import is_animated
-from hashprompt.data.photos import Photos
+from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.reading.image_stores import Photos
+from hashprompt.data.reading.images import is_animated
+from hashprompt.data.reading.options import Track, untracked
+from hashprompt.data.sets import SETS
 from hashprompt.data.settings import StreamOptions
-from hashprompt.data.sources import KINDS, load_source
-from hashprompt.data.streams import cut_source
-from hashprompt.data.tables import ImageTable, Source
+from hashprompt.data.streams.names import EMBEDDED
+from hashprompt.data.streams.sources import load_source
+from hashprompt.data.streams.stream import cut_source
 from hashprompt.errors import UserError
 
 UNEVEN = 10.0  # largest class over smallest, from which on it is worth a warning
@@ -46,10 +49,10 @@ class Checkup:
         return f"{low_w} × {low_h} to {high_w} × {high_h}, median short side {short:g}"
 
 
-def check(name: str, options: StreamOptions) -> Checkup:
+def check(name: str, options: StreamOptions, track: Track = untracked) -> Checkup:
     """Examine what a stream's name, a folder or a file stands for; raises where nothing is left."""
     lenient = options.model_copy(update={"unreadable": "skip"})
-    source = _load(name, lenient)
+    source = _load(name, lenient, track)
     broken = [note for note in source.notes if "cannot be read" in note]
     tables = (source.train, source.test)
     trained, tested = (torch.bincount(t.labels, minlength=len(source.class_names)) for t in tables)
@@ -73,17 +76,16 @@ def check(name: str, options: StreamOptions) -> Checkup:
     return found
 
 
-def _load(name: str, options: StreamOptions) -> Source:
+def _load(name: str, options: StreamOptions, track: Track) -> Source:
     """A bare folder is read as tasks of classes or, if classes come back, as domains."""
-    if ":" in name or not Path(name).is_dir():
-        return load_source(name, options)
-    as_tasks, as_domains = (KINDS[f"{kind}:DIR"][1] for kind in ("folders", "domains"))
+    if name in EMBEDDED or name in SETS or ":" in name or not Path(name).is_dir():
+        return load_source(name, options, track)
     try:
-        return as_tasks(name, options)
+        return load_source(f"folders:{name}", options, track)
     except UserError as error:
         if "is in two tasks" not in str(error):
             raise
-        return as_domains(name, options)
+        return load_source(f"domains:{name}", options, track)
 
 
 def _sizes(tables: Sequence[ImageTable]) -> dict[tuple[int, int], int]:
@@ -134,8 +136,8 @@ def _look_for_repeats(found: Checkup) -> None:
                 leaks.append(f"{name} is {before}")
             if label_before != label:
                 classes = found.source.class_names
-                told = f"{name} ({classes[label]}) is {before} ({classes[label_before]})"
-                conflicts.append(told)
+                conflict = f"{name} ({classes[label]}) is {before} ({classes[label_before]})"
+                conflicts.append(conflict)
     if leaks:
         found.warnings.append(
             f"{len(leaks)} test images are training images too, for example {leaks[0]}."

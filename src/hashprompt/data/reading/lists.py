@@ -5,9 +5,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal
 
-from hashprompt.data.entries import Entry, Layout, Part, source_from
-from hashprompt.data.photos import Reading
-from hashprompt.data.tables import Source
+from hashprompt.data.dataset import Source
+from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
+from hashprompt.data.reading.options import ReadOptions, Track, untracked
 from hashprompt.errors import UserError
 
 COLUMNS = ("path", "label", "task", "domain", "split")
@@ -23,10 +23,11 @@ TOO_MANY = "more cells than columns"
 EXPECTED = "Expected a first line `path,label` (and task or domain, split), then an image each."
 
 
-def read_list(file: Path, reading: Reading) -> Source:
+def read_list(file: Path, reading: ReadOptions, track: Track = untracked) -> Source:
     """A source from a CSV file; paths in it are relative to its folder."""
     entries, groups = listed_entries(file)
-    return source_from(file.stem, entries, Layout(groups=groups, split="list"), reading)
+    layout = Layout(groups=groups, split="list")
+    return source_from(file.stem, entries, layout, reading, track=track)
 
 
 def listed_entries(file: Path) -> tuple[list[Entry], Literal["tasks", "domains"] | None]:

@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from typing import Any
 
-from hashprompt.data.entries import Entry, Layout, Part, source_from
-from hashprompt.data.photos import Reading
-from hashprompt.data.tables import Source
+from hashprompt.data.dataset import Source
+from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
+from hashprompt.data.reading.options import ReadOptions, Track, untracked
 from hashprompt.errors import UserError
 
 TEST_PARTS = ("test", "validation", "valid", "val")
 
 
 @dataclass(frozen=True)
-class HubImage:
+class EncodedRow:
     """An encoded image in a row of a table."""
 
     table: Any
@@ -31,7 +31,9 @@ class HubImage:
         return f"row {self.row} of {self.part}"
 
 
-def read_hub(name: str, reading: Reading, label_column: str | None = None) -> Source:
+def read_huggingface(
+    name: str, reading: ReadOptions, label_column: str | None = None, track: Track = untracked
+) -> Source:
     """Training and test images with the labels of a column of class names."""
     try:
         import datasets
@@ -59,13 +61,13 @@ def read_hub(name: str, reading: Reading, label_column: str | None = None) -> So
     for part, meaning in parts.items():
         table = tables[part].cast_column(image, datasets.Image(decode=False))
         entries += [
-            Entry(HubImage(table, row, image, part), f"{part}/{row}", classes[number], meaning)
+            Entry(EncodedRow(table, row, image, part), f"{part}/{row}", classes[number], meaning)
             for row, number in enumerate(table[label])
             if number >= 0  # hidden labels are -1
         ]
     note = f"{name}: images from the column `{image}`, labels from `{label}`."
     layout = Layout(class_names=classes, split=f"hub ({test})")
-    return source_from(name.rpartition("/")[2], entries, layout, reading, [note])
+    return source_from(name.rpartition("/")[2], entries, layout, reading, [note], track)
 
 
 def _column(name: str, features: Any, kind: type, chosen: str | None) -> str:

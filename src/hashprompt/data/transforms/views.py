@@ -13,9 +13,9 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from hashprompt.backbone.weights import Preprocessing
-from hashprompt.data.photos import PhotoBatch
+from hashprompt.data.reading.image_stores import PhotoBatch
+from hashprompt.data.transforms.options import Augment
 
-Augment = Literal["crop", "resized-crop", "none"]
 Images = Tensor | PhotoBatch
 WINDOW = 7 / 8  # share of the sides that `crop` keeps
 

@@ -1,19 +1,18 @@
 """`npz:FILE`: images, labels and, if you like, domains or coarse labels as arrays."""
 
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hashprompt.data.cache import tensor_hash
-from hashprompt.data.tables import ImageTable, Source
+from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.reading.options import Labels
 from hashprompt.errors import UserError
 
 MOST_CLASSES = 10**6  # a larger label is no class number but a mistake
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
-Labels = Literal["fine", "coarse"]
 Arrays = dict[str, np.ndarray]
 
 

@@ -7,8 +7,8 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch.nn import functional as F
 
-from hashprompt.data.draw import Recipes, Style, draw, draw_recipes
-from hashprompt.data.tables import ImageTable, Source, concatenate
+from hashprompt.data.dataset import ImageTable, Source, concatenate
+from hashprompt.data.streams.draw import Recipes, Style, draw, draw_recipes
 
 # Far from the seeds of pretraining: these categories are new to every published backbone.
 GLYPHS_SEED = 70_001

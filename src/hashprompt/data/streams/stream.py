@@ -7,24 +7,15 @@ import torch
 from torch import Tensor
 
 from hashprompt.data.cache import tensor_hash
-from hashprompt.data.class_orders import order_classes
+from hashprompt.data.dataset import ImageTable, Source, concatenate
+from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.settings import StreamOptions
-from hashprompt.data.sources import EMBEDDED, available_streams, load_source
-from hashprompt.data.tables import ImageTable, Source, concatenate
+from hashprompt.data.streams.class_orders import order_classes
+from hashprompt.data.streams.sources import load_source
 from hashprompt.errors import UserError
 
 Scenario = Literal["class", "domain"]
 MANY = 10**6  # more than there are classes
-__all__ = [
-    "EMBEDDED",
-    "Stream",
-    "StreamOptions",
-    "TaskData",
-    "available_streams",
-    "cut_source",
-    "joint",
-    "load_stream",
-]
 
 
 @dataclass(frozen=True)
@@ -76,9 +67,9 @@ def joint(stream: Stream) -> Stream:
     return replace(stream, tasks=(merged,), joint_of=stream.tasks)
 
 
-def load_stream(name: str, options: StreamOptions, seed: int) -> Stream:
-    """Load a source by name and cut it into tasks."""
-    return cut_source(load_source(name, options), name, options, seed)
+def load_stream(name: str, options: StreamOptions, seed: int, track: Track = untracked) -> Stream:
+    """Load a source by name and cut it into tasks; `track` shows how far reading files is."""
+    return cut_source(load_source(name, options, track), name, options, seed)
 
 
 def cut_source(source: Source, name: str, options: StreamOptions, seed: int) -> Stream:

@@ -9,80 +9,57 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hashprompt.data import draw, embedded
-from hashprompt.data.arrays import read_arrays
 from hashprompt.data.cache import cached, tensor_hash
-from hashprompt.data.folders import read_folders
-from hashprompt.data.hub import read_hub
-from hashprompt.data.lists import read_list
+from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.reading.arrays import read_arrays
+from hashprompt.data.reading.folders import read_folders
+from hashprompt.data.reading.huggingface import read_huggingface
+from hashprompt.data.reading.lists import read_list
+from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets import SETS, DataSet, data_root
 from hashprompt.data.sets.base import MissingFiles, explain_missing
 from hashprompt.data.settings import StreamOptions
-from hashprompt.data.tables import ImageTable, Source
+from hashprompt.data.streams import draw, embedded
+from hashprompt.data.streams.names import split_name
 from hashprompt.errors import UserError
-from hashprompt.options import unknown
 
-EMBEDDED: dict[str, tuple[Callable[[], Source], str]] = {
-    "glyphs": (embedded.glyphs, "drawn glyph-like marks, class-incremental, 10 tasks"),
-    "glyphs-domains": (embedded.glyphs_domains, "glyphs in several styles, domain-incremental"),
-    "digits": (embedded.digits, "scikit-learn's handwritten digits, class-incremental, 5 tasks"),
+DRAWN: dict[str, Callable[[], Source]] = {
+    "glyphs": embedded.glyphs,
+    "glyphs-domains": embedded.glyphs_domains,
+    "digits": embedded.digits,
 }
-KINDS: dict[str, tuple[str, Callable[[str, StreamOptions], Source]]] = {
-    "folders:DIR": (
-        "your images: DIR/class/*.jpg or DIR/task/class/*.jpg, also below train/ and test/",
-        lambda place, options: read_folders(Path(place), "tasks", options.reading()),
+Reader = Callable[[str, StreamOptions, Track], Source]
+READERS: dict[str, Reader] = {  # by the prefix of a stream's name
+    "folders": lambda place, options, track: read_folders(
+        Path(place), "tasks", options.reading(), track
     ),
-    "domains:DIR": (
-        "your images, domain-incremental: DIR/domain/class/*.jpg, also below train/ and test/",
-        lambda place, options: read_folders(Path(place), "domains", options.reading()),
+    "domains": lambda place, options, track: read_folders(
+        Path(place), "domains", options.reading(), track
     ),
-    "csv:FILE": (
-        "your images in a list: path,label[,task|domain][,split]",
-        lambda place, options: read_list(Path(place), options.reading()),
-    ),
-    "npz:FILE": (
-        "your arrays: x_train, y_train, x_test, y_test (uint8, NHWC or NHW)",
-        lambda place, options: read_arrays(Path(place), options.labels),
-    ),
-    "hf:NAME": (
-        "a data set of the Hugging Face hub (needs the package `datasets`)",
-        lambda place, options: read_hub(place, options.reading(), options.label_column),
+    "csv": lambda place, options, track: read_list(Path(place), options.reading(), track),
+    "npz": lambda place, options, track: read_arrays(Path(place), options.labels),
+    "hf": lambda place, options, track: read_huggingface(
+        place, options.reading(), options.label_column, track
     ),
 }
-PREFIXES = tuple(kind.partition(":")[0] for kind in KINDS)
 
 
-def available_streams() -> dict[str, str]:
-    """Streams by name, with a sentence each, for listings."""
-    listed = {name: text for name, (_, text) in EMBEDDED.items()}
-    listed |= {name: data.about for name, data in SETS.items()}
-    return listed | {name: text for name, (text, _) in KINDS.items()}
-
-
-def load_source(name: str, options: StreamOptions) -> Source:
+def load_source(name: str, options: StreamOptions, track: Track = untracked) -> Source:
     """Read the images that a name stands for."""
     data = SETS.get(name)
     _check_options(name, data, options)
-    if name in EMBEDDED:
-        return _cached_source(name)
-    if data is not None:
-        return load_set(data, options)
-    prefix, mark, place = name.partition(":")
-    for kind, (_, read) in KINDS.items():
-        if mark and kind.startswith(f"{prefix}:"):
-            return read(place, options)
-    if Path(name).suffix in (".npz", ".csv"):
-        return KINDS[f"{Path(name).suffix[1:]}:FILE"][1](name, options)
-    if Path(name).is_dir():
-        raise UserError(f"{name} is a folder. Say how to read it: folders:{name} or domains:{name}")
-    raise UserError(f"{unknown('stream', name, available_streams())} See `hashprompt streams`.")
+    brought = split_name(name)
+    if brought is not None:
+        prefix, place = brought
+        return READERS[prefix](place, options, track)
+    return _cached_source(name) if data is None else load_set(data, options, track)
 
 
-def load_set(data: DataSet, options: StreamOptions) -> Source:
+def load_set(data: DataSet, options: StreamOptions, track: Track = untracked) -> Source:
     """A published benchmark from the data root."""
     root = data_root(options.data_root)
     try:
-        source = data.load(root, options)
+        source = data.load(root, options, track)
     except MissingFiles as missing:
         raise explain_missing(data, root, missing.path) from missing
     found = (len(source.train), len(source.test))
@@ -107,7 +84,7 @@ def _check_options(name: str, data: DataSet | None, options: StreamOptions) -> N
 def _cached_source(name: str) -> Source:
     """An embedded source, drawn once and kept; changed drawing code draws it anew."""
     version = tensor_hash(*(inspect.getsource(module) for module in (draw, embedded)))[:12]
-    tensors = cached("sources", f"{name}-{version}", lambda: _to_tensors(EMBEDDED[name][0]()))
+    tensors = cached("sources", f"{name}-{version}", lambda: _to_tensors(DRAWN[name]()))
     about = json.loads(bytes(tensors["about"].tolist()))
     train, test = (
         ImageTable(tensors[f"{s}.images"], tensors[f"{s}.labels"], tensors.get(f"{s}.domains"))

@@ -7,7 +7,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from hashprompt.data.tables import ImageTable, Source
+from hashprompt.data.dataset import ImageTable, Source
 
 CELL, GAP, LABEL, HEAD = 96, 6, 210, 52  # pixels
 MOST_CLASSES, TRAIN, TEST = 24, 6, 2

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from hashprompt.data.entries import Entry, Layout, Part, source_from
-from hashprompt.data.images import SUFFIXES, looks_like_image
-from hashprompt.data.photos import Reading
-from hashprompt.data.tables import Source
+from hashprompt.data.dataset import Source
+from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
+from hashprompt.data.reading.images import SUFFIXES, looks_like_image
+from hashprompt.data.reading.options import ReadOptions, Track, untracked
 from hashprompt.errors import UserError
 
 TEST_FOLDERS = ("test", "val", "valid", "validation")
@@ -93,7 +93,9 @@ def _listed(folder: Path) -> list[os.DirEntry[str]]:
         raise UserError(f"Cannot read the folder {folder}: {error.strerror or error}.") from error
 
 
-def read_folders(folder: Path, groups: Groups, reading: Reading) -> Source:
+def read_folders(
+    folder: Path, groups: Groups, reading: ReadOptions, track: Track = untracked
+) -> Source:
     """`folders:DIR` and `domains:DIR`: the layout is found out from the depth of the images."""
     tree = Tree(folder, groups)
     tree.walk()
@@ -102,7 +104,7 @@ def read_folders(folder: Path, groups: Groups, reading: Reading) -> Source:
         raise UserError(f"{folder} has class folders but no domains. Expected {EXPECTED[groups]}.")
     layout = Layout(groups=groups if grouped else None, split="folders")
     name = folder.resolve().name
-    return source_from(name, tree.entries, layout, reading, tree.notes())
+    return source_from(name, tree.entries, layout, reading, tree.notes(), track)
 
 
 class Tree:
@@ -123,8 +125,8 @@ class Tree:
                 self._take(folder, part, group="")
                 continue
             for group in inner:
-                for own_part, place in _parts(group) if not part else [(part, group)]:
-                    self._take(place, own_part, group.name)
+                for inner_part, place in _parts(group) if not part else [(part, group)]:
+                    self._take(place, inner_part, group.name)
         if not self.entries:
             raise UserError(f"No images in {self.folder}. Expected {self.expected}.")
 

@@ -1,0 +1,1 @@
+"""Image files, lists and arrays, read into labelled images."""

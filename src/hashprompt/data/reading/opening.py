@@ -1,0 +1,74 @@
+"""Image files made ready for use: looked at, and decoded where they fit into memory."""
+
+from collections.abc import Sequence
+
+import torch
+
+from hashprompt.data.reading.image_stores import Disk, ImageStore, Memory, Photos
+from hashprompt.data.reading.images import ImageFile, UnreadableImage, image_size, read_image
+from hashprompt.data.reading.options import ReadOptions, Track, untracked
+from hashprompt.data.reading.threads import in_threads
+from hashprompt.errors import UserError
+
+
+def open_photos(
+    files: Sequence[ImageFile], reading: ReadOptions, track: Track = untracked
+) -> tuple[Photos, list[int], tuple[str, ...]]:
+    """Make images ready for use: in memory where they fit, else from disk.
+
+    Returns:
+        The readable images; which of the files they are; and what the user should be told.
+    """
+    problems: dict[int, UnreadableImage] = {}
+    every = range(len(files))
+
+    def size_of(index: int) -> tuple[int, int]:
+        try:
+            return image_size(files[index], reading.short_side, reading.upright)
+        except UnreadableImage as problem:
+            problems[index] = problem
+            return 0, 0
+
+    sizes = list(track(in_threads(size_of, every), "looking at images", len(files)))
+    needed = sum(3 * height * width for height, width in sizes) / 1e9
+    fits = needed <= reading.memory_gb
+    store: ImageStore = Memory(sizes, files) if fits else Disk(files, reading)
+
+    def decode(index: int) -> None:
+        if index in problems:
+            return
+        try:
+            image = read_image(files[index], reading.short_side, reading.upright)
+            if isinstance(store, Memory):
+                store.read(index).copy_(image)
+        except UnreadableImage as problem:
+            problems[index] = problem
+
+    # Images that stay on disk are decoded now only if unreadable ones must be known.
+    if fits or reading.unreadable == "skip":
+        list(track(in_threads(decode, every), "reading images", len(files)))
+    notes = [_about_memory(len(files), needed, fits, reading)]
+    if problems:
+        notes.append(_about_problems(problems, len(files), reading))
+    kept = [index for index in range(len(files)) if index not in problems]
+    return Photos(store, torch.tensor(kept, dtype=torch.int64)), kept, tuple(notes)
+
+
+def _about_memory(count: int, needed: float, fits: bool, reading: ReadOptions) -> str:
+    if fits:
+        return f"{count:,} images are kept decoded in memory ({needed:.2f} GB)."
+    return (
+        f"{count:,} images would take {needed:.1f} GB decoded, more than memory_gb="
+        f"{reading.memory_gb:g}: they are decoded for every batch. A larger memory_gb, or "
+        "short_side=256 (which changes the pixels a little), is faster."
+    )
+
+
+def _about_problems(problems: dict[int, UnreadableImage], count: int, reading: ReadOptions) -> str:
+    shown = [problems[index] for index in sorted(problems)[:5]]
+    listed = "; ".join(f"{p.file} ({p.reason})" for p in shown)
+    more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+    found = f"{len(problems)} of {count:,} images cannot be read: {listed}{more}."
+    if reading.unreadable == "stop":
+        raise UserError(f"{found} Replace or remove them, or use unreadable=skip.")
+    return f"{found} They are left out."

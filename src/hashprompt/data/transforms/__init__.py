@@ -1,0 +1,1 @@
+"""From uint8 images to the input of a ViT."""

@@ -45,7 +45,7 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> Rates:
 
     def watched(self: Trainer, *args: Any, **kwargs: Any) -> None:
         inner(self, *args, **kwargs)
-        self.callbacks._all = (*self.callbacks._all, watching)
+        self.callbacks.add(watching)
 
     monkeypatch.setattr(Trainer, "__init__", watched)
     return watching

@@ -155,7 +155,7 @@ def execute(
     if folder is None:
         stream = Path(planned.stream.partition(":")[2] or planned.stream).stem
         folder = Path("runs") / f"{planned.method}-{stream}-{planned.seed}"
-    parts = _prepare(planned)  # before the directory: bad input must leave no trace
+    parts = prepare(planned)  # before the directory: bad input must leave no trace
     fabric = parts[-1]
     if fabric.is_global_zero:
         _make_folder(folder, overwrite)
@@ -170,7 +170,7 @@ def resume(folder: str | Path, quiet: bool = False) -> Result:
     if (folder / "result.json").is_file():
         return load_result(folder)
     planned, protocol = _stored_plan(folder)
-    parts = _prepare(planned)
+    parts = prepare(planned)
     _check_same(folder, protocol, parts[0])
     return _carry_out(planned, folder, quiet, *parts)
 
@@ -187,7 +187,7 @@ def evaluate(folder: str | Path, quiet: bool = False, **options: Any) -> dict[st
     """
     folder = Path(folder)
     planned, protocol = _stored_plan(folder, options)
-    parts = _prepare(planned)
+    parts = prepare(planned)
     may_differ = {name for name in protocol if name in options} | {"legacy"}
     _check_same(folder, {k: v for k, v in protocol.items() if k not in may_differ}, parts[0])
     _, stream, backbone, method, fabric = parts
@@ -234,7 +234,7 @@ def load_result(folder: str | Path) -> Result:
     return Result(Path(folder), read_result(Path(folder)))
 
 
-def _prepare(
+def prepare(
     planned: Plan,
 ) -> tuple[dict[str, Any], Stream, LoadedBackbone, Method, "Fabric"]:
     """Everything that can fail on bad input, before anything is trained."""

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_contracts import *  # noqa: F403  the contracts themselves
-from test_contracts import Learned
+from test_contracts import test_contract  # noqa: F401  the contracts themselves
 
+from hashprompt.checks.example import Example
 from hashprompt.methods.base import METHODS, OWN_METHODS, known_methods
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-method.md"
 
 
 @pytest.fixture(scope="module")
-def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Learned]:
+def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Example]:
     """Instead of all registered methods this one alone, registered for these tests alone."""
     block = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
@@ -25,5 +25,5 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Learned]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(OWN_METHODS, f"{file}{os.pathsep}")
         (name,) = set(known_methods()) - before
-    yield Learned((name, "paper", "class"), tmp_path_factory.mktemp("run"))
+    yield Example(name)
     del METHODS[name]

@@ -72,7 +72,11 @@ class Callbacks(Callback):
     """Several callbacks as one."""
 
     def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
-        self._all = tuple(callbacks)
+        self._all = list(callbacks)
+
+    def add(self, callback: Callback) -> None:
+        """One more is told."""
+        self._all.append(callback)
 
     @contextmanager
     def running(self, tasks: int, done: int) -> Iterator[None]:

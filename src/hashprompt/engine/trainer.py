@@ -119,8 +119,12 @@ class Trainer:
                 self._learn(data)
         return self.log
 
+    def view_of(self, data: TaskData) -> CurrentTask:
+        """What a method may see of a task."""
+        return CurrentTask(data, self.passes, self.fabric.device)
+
     def _learn(self, data: TaskData) -> None:
-        task = CurrentTask(data, self.passes, self.fabric.device)
+        task = self.view_of(data)
         if self.position.phase < 0:
             seed_everything(self.seed, data.index, "begin")
             self.method.begin_task(task)

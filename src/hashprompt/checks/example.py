@@ -1,0 +1,182 @@
+"""A method that has learned a small stream, and everything that was seen on the way."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hashprompt import benchmark
+from hashprompt.backbone.weights import weights_hash
+from hashprompt.engine.callbacks import Callback, StepEnd
+from hashprompt.engine.seeding import seed_everything
+from hashprompt.engine.trainer import Trainer
+from hashprompt.methods.base import Method, find_method
+
+STREAMS = {
+    "class": ("digits", {"tasks": 3, "classes": 6}),
+    "domain": ("glyphs-domains", {"tasks": 3, "classes": 3}),
+}
+# Two epochs of two steps in every phase, so that a run can be cut off inside one and between two.
+QUICK = {
+    **{"batch_size": 8, "train_per_class": 8, "test_per_class": 8, "eval_batch_size": 16},
+    "checkpoint_minutes": 0,  # save after every step
+}
+DECAY = {"schedule": "cosine"}
+
+
+class Saved(NamedTuple):
+    """A checkpoint in memory."""
+
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+
+    @property
+    def phase(self) -> tuple[int, int]:
+        """(task, phase) that it stands in."""
+        return self.state["position"]["task"], self.state["position"]["phase"]
+
+    @property
+    def step(self) -> tuple[int, int]:
+        """(epoch, step) of that phase."""
+        return self.state["position"]["epoch"], self.state["position"]["step"]
+
+
+class PowerCutError(BaseException):
+    """What no `except Exception` may catch."""
+
+
+class Recorder:
+    """In the place of checkpoints on disk: keeps every save, and may cut the power after one.
+
+    Args:
+        start: what is there to be resumed.
+        last: the (task, phase) to be saved before the power goes off.
+    """
+
+    folder = Path("memory")
+
+    def __init__(self, start: Saved | None = None, last: tuple[int, int] | None = None) -> None:
+        self.saves: list[Saved] = []
+        self._start, self._last = start, last
+
+    def load(self) -> Saved | None:
+        return deepcopy(self._start)
+
+    def save(self, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
+        copies = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+        self.saves.append(Saved(copies, deepcopy(state)))
+        if self.saves[-1].phase == self._last:
+            raise PowerCutError
+
+
+class Watch(Callback):
+    """Every step of training, by (task, phase, epoch, step)."""
+
+    def __init__(self) -> None:
+        self.steps: dict[tuple[int, str, int, int], StepEnd] = {}
+
+    def on_step_end(self, step: StepEnd) -> None:
+        self.steps[step.task, step.phase, step.epoch, step.step] = step
+
+
+class Example:
+    """A method after three small tasks on the embedded ViT.
+
+    Args:
+        method: a registered name.
+        preset: of its options.
+        scenario: new classes, or the same classes in new surroundings.
+        options: beside those that make it small.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        preset: str = "paper",
+        scenario: str = "class",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        stream, small = STREAMS[scenario]
+        known = find_method(method)[1].model_fields
+        epochs = {name: 2 for name in known if name.endswith("epochs")}
+        decay = {name: value for name, value in DECAY.items() if name in known}
+        chosen = {**small, **QUICK, **epochs, **decay, **(options or {})}
+        self.plan = benchmark.plan(method, stream, "nano", 0, preset, chosen)
+        _, self.stream, self.backbone, _, self.fabric = benchmark.prepare(self.plan)
+        self.vit_before = weights_hash(self.backbone.model.vit)
+        self.recorder, self.watch = Recorder(), Watch()
+        self.trainer = self.make_trainer(self.recorder, self.watch)
+        self.method = self.trainer.method
+        self.widths: list[int] = []  # number of classes it could answer after each task
+        self.trainer.callbacks.add(_Widths(self))
+        self.log = self.trainer.fit()
+
+    def make_method(self) -> Method:
+        """The method before it has learned anything."""
+        seed_everything(self.plan.seed, "method")
+        return find_method(self.plan.method)[0](self.plan.method_config, self.backbone.model)
+
+    def make_trainer(self, checkpoints: Recorder, *callbacks: Callback) -> Trainer:
+        """The same run, from the start or from what the checkpoints hold."""
+        self.backbone.model.passes.clear()
+        trainer = Trainer(
+            self.make_method(),
+            self.stream,
+            self.backbone,
+            self.plan.run_options,
+            self.fabric,
+            Recorder.folder,
+            self.plan.seed,
+            callbacks,
+        )
+        trainer.checkpoints = checkpoints  # type: ignore[assignment]
+        return trainer
+
+    def after_tasks(self) -> list[dict[str, Tensor]]:
+        """The state of the method after each task."""
+        ends = [save for save in self.recorder.saves[1:] if save.phase[1] == -1]
+        return [{k.removeprefix("method/"): v for k, v in save.tensors.items()} for save in ends]
+
+    @torch.no_grad()
+    def logits(self, images: Tensor) -> Tensor:
+        """(B, C) over the classes seen; the pass is not counted."""
+        counter = self.backbone.model.passes
+        counted = dict(counter)
+        logits = self.method.predict(images).logits
+        counter.clear()
+        counter.update(counted)
+        return logits
+
+    def images(self, count: int = 64) -> Tensor:
+        """Test images of all tasks in mixed order, (count, 3, S, S)."""
+        tables = [task.test.images for task in self.stream.stages]
+        tensors = [images for images in tables if isinstance(images, Tensor)]
+        mixed = torch.cat(tensors).repeat(3, 1, 1, 1)
+        order = torch.randperm(len(mixed), generator=torch.Generator().manual_seed(0))[:count]
+        return self.trainer.views.clean(mixed[order])
+
+
+class _Widths(Callback):
+    def __init__(self, example: Example) -> None:
+        self._example = example
+
+    def on_task_end(self, task: int) -> None:
+        self._example.widths.append(self._example.logits(self._example.images(2)).shape[1])
+
+
+def decisive(save: Saved) -> dict[str, Any]:
+    """What must not depend on interruptions: all but the clock, and plain passes, which the
+    cache on disk may save."""
+    log = save.state["log"]
+    kept = {name: log[name] for name in ("accuracy", "after_task", "diagnostics")}
+    passes = {k: v for k, v in save.state["passes"].items() if k != "plain"}
+    return {**kept, "passes": passes, "position": save.state["position"]}
+
+
+def same_step(one: StepEnd, other: StepEnd) -> bool:
+    """Whether two steps did the same; how many images went before is the process's own."""
+    return {**asdict(one), "images": 0} == {**asdict(other), "images": 0}

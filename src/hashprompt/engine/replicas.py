@@ -1,10 +1,13 @@
 """What several devices must agree on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+from hashprompt.data.cache import tensor_hash as content_hash
+from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -56,6 +59,20 @@ class Replicas:
             return
         for tensor, old in zip(tensors, before, strict=True):
             tensor.copy_(old + self._sum(tensor - old))
+
+    def refuse_differences(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raise on all devices if their learners are no longer the same to the bit."""
+        if self.count == 1:
+            return
+        here = {name: content_hash(tensor) for name, tensor in tensors.items()}
+        first = self._fabric.broadcast(here)
+        differing = [name for name in here if here[name] != first.get(name)]
+        if self.any(bool(differing)):
+            what = ", ".join(differing) or "something on another device"
+            raise UserError(
+                f"The devices no longer hold the same learner: {what} differs. What a method does "
+                "in a step must follow from its batch, its state and its accumulators alone."
+            )
 
     def _sum(self, tensor: Tensor) -> Tensor:
         total = self._fabric.all_reduce(tensor, reduce_op="sum")

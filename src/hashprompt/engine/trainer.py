@@ -286,8 +286,9 @@ class Trainer:
 
     def _save(self, optimization: Optimization | None) -> None:
         self.clock.stop()
+        tensors = {f"method/{k}": v for k, v in self.method.state_dict().items()}
+        self.replicas.refuse_differences(tensors)
         if self.replicas.is_first:
-            tensors = {f"method/{k}": v for k, v in self.method.state_dict().items()}
             if optimization is not None:
                 tensors |= optimization.tensors()
             state = {

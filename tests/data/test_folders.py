@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from hashprompt.data.reading.entries import Entry, fingerprint, held_out, in_natural_order
+from hashprompt.data.reading.entries import Entry, held_out, in_natural_order, source_fingerprint
 from hashprompt.data.reading.folders import scan_classes
 from hashprompt.data.reading.images import read_image
 from hashprompt.data.settings import StreamOptions
@@ -168,14 +168,33 @@ def test_links_to_folders_elsewhere_are_followed(tree: Tree, tmp_path: Path) -> 
 # What identifies the data. -----------------------------------------------------------------
 
 
-def test_the_fingerprint_is_the_list_of_names_not_the_place(tree: Tree, tmp_path: Path) -> None:
+def test_the_fingerprint_is_of_names_and_content_not_of_the_place(
+    tree: Tree, tmp_path: Path
+) -> None:
     root = tree("train/a", "train/b", "test/a")
     first = cut(f"folders:{root}", tasks=1)
     shutil.copytree(root, tmp_path / "deep" / "photos")
     moved = cut(f"folders:{tmp_path / 'deep' / 'photos'}", tasks=1, train_per_class=1)
     assert moved.fingerprint == first.fingerprint
+    assert cut(f"folders:{root}", tasks=1, memory_gb=0).fingerprint == first.fingerprint
     (root / "train/a/0.png").rename(root / "train/a/9.png")
     assert cut(f"folders:{root}", tasks=1).fingerprint != first.fingerprint
+
+
+@pytest.mark.parametrize("memory_gb", [1, 0])
+@pytest.mark.parametrize("kind", ["folders", "domains", "csv"])
+def test_an_edited_image_changes_the_fingerprint(
+    kind: str, memory_gb: float, tree: Tree, write: Any
+) -> None:
+    root = tree("train/x/a", "test/x/a")
+    place = root
+    if kind == "csv":
+        place = root / "list.csv"
+        images = [f"{part}/x/a/{i}.png,a,{part}" for part in ("train", "test") for i in range(2)]
+        place.write_text("\n".join(["path,label,split", *images]))
+    before = cut(f"{kind}:{place}", tasks=1, memory_gb=memory_gb).fingerprint
+    write(root / "test/x/a/1.png", 77)
+    assert cut(f"{kind}:{place}", tasks=1, memory_gb=memory_gb).fingerprint != before
 
 
 @pytest.mark.parametrize("change", ["part", "label", "group", "name"])
@@ -184,15 +203,22 @@ def test_the_fingerprint_knows_every_column_of_the_list(change: str) -> None:
     others = {"part": "test", "label": "dog", "group": "t2", "name": "b.png"}
     second = Entry(Path("y"), "c.png", "cat", "test" if change == "part" else "train", "t1")
     swapped = [replace(first, **{change: others[change]}), replace(second, part="train")]
-    assert fingerprint("n", "s", [first, second]) != fingerprint("n", "s", swapped)
-    assert fingerprint("n", "s", [first, second]) == fingerprint("n", "s", [second, first])
+
+    def of(entries: list[Entry], digests: str = "11") -> str:
+        return source_fingerprint("n", "s", entries, list(digests))
+
+    assert of([first, second]) != of(swapped)
+    assert of([first, second]) == of([second, first])
+    assert of([first, second], "12") == of([second, first], "21")
+    assert len({of([first, second], digests) for digests in ("11", "12", "21")}) == 3
 
 
 def test_one_spelling_for_names_that_disks_store_in_several() -> None:
     composed, parts = (
         Entry(Path("x"), name, "cat", "train") for name in ("\u00e9.png", "e\u0301.png")
     )
-    assert fingerprint("n", "s", [composed]) == fingerprint("n", "s", [parts])
+    prints = {source_fingerprint("n", "s", [entry], ["1"]) for entry in (composed, parts)}
+    assert len(prints) == 1
 
 
 def test_the_held_out_fifth_follows_from_names_alone() -> None:

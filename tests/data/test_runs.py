@@ -128,3 +128,22 @@ def test_resume_notices_other_images(photos: Path, tmp_path: Path) -> None:
             benchmark.resume(result.folder, quiet=True)
     finally:
         extra.unlink()
+
+
+@pytest.mark.parametrize("memory_gb", [1, 0])
+def test_resume_notices_an_edited_image(memory_gb: float, photos: Path, tmp_path: Path) -> None:
+    settings = {"out": tmp_path / "out", "tasks": 2, "memory_gb": memory_gb}
+    result = quickly(f"folders:{photos}", **settings)
+    (result.folder / "result.json").unlink()
+    edited = photos / "train" / "class 1" / "3.png"
+    before = edited.read_bytes()
+    with Image.open(edited) as opened:
+        pixels = np.array(opened)
+    pixels[0, 0, 0] ^= 1
+    Image.fromarray(pixels).save(edited)
+    try:
+        with pytest.raises(benchmark.UserError, match=r"fingerprint is .* Restore the data"):
+            benchmark.resume(result.folder, quiet=True)
+    finally:
+        edited.write_bytes(before)
+    benchmark.resume(result.folder, quiet=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hashprompt.data.reading.image_stores import Photos
+from hashprompt.data.reading.image_stores import Photos, pixel_digest
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,12 @@ class ImageTable:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def digests(self) -> list[bytes]:
+        """SHA-256 of each image."""
+        if isinstance(self.images, Photos):
+            return self.images.digests()
+        return [pixel_digest(image) for image in self.images]
 
     def select(self, rows: Tensor) -> "ImageTable":
         """The table of the given rows (indices or a mask)."""

@@ -9,16 +9,20 @@ import torch
 from torch import Tensor
 
 from hashprompt.backbone.weights import LoadedBackbone
-from hashprompt.data.cache import cached, tensor_hash
+from hashprompt.data.cache import tensor_hash
 from hashprompt.data.dataset import ImageTable
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.data.reading.prefetch import Prefetch
 from hashprompt.data.transforms.views import Views
+from hashprompt.engine.feature_cache import FeatureCache
 from hashprompt.engine.settings import RunOptions
+from hashprompt.engine.single_threads import map_in_single_threads
 from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+FEWEST = 8  # images that go through a CPU together: products of under four rows give other bits
 
 
 class Passes:
@@ -43,32 +47,66 @@ class Passes:
         self.backbone, self.views, self.options = backbone, views, options
         self.fabric, self.looked = fabric, looked
         self._plain: dict[int, Tensor] = {}
+        self._on_cpu = fabric.device.type == "cpu"
+        # A GPU's bits depend on the shape of the batch, which is therefore always the same there.
+        where = "cpu" if self._on_cpu else [fabric.device.type, options.eval_batch_size]
+        view = json.dumps([views.to_dict(), options.precision, where])
+        self._cache = FeatureCache(tensor_hash(backbone.weights_sha256, view))
 
     def clean_batches(self, table: ImageTable) -> Iterator[tuple[Tensor, Tensor]]:
         """Rows (B,) and clean views (B, 3, S, S) of all images."""
         return ((rows, self.views.clean(images)) for rows, images in self._batches(table, 0, 1))
 
     def _batches(
-        self, table: ImageTable, rank: int, world: int
+        self, table: ImageTable, rank: int, world: int, size: int | None = None
     ) -> Iterator[tuple[Tensor, Tensor | PhotoBatch]]:
         """Rows and images of every world-th batch."""
-        ahead = Prefetch(table.images, torch.arange(len(table)).split(self.options.eval_batch_size))
-        for number, rows in enumerate(ahead.batches):
-            self.looked(number * self.options.eval_batch_size, len(table))
+        size = size or self.options.eval_batch_size
+        batches = Prefetch(table.images, torch.arange(len(table)).split(size))
+        for number, rows in enumerate(batches.batches):
+            self.looked(number * size, len(table))
             if number % world == rank:
-                yield rows, ahead[number].to(self.fabric.device)
+                yield rows, batches[number].to(self.fabric.device)
         self.looked(len(table), len(table))
 
     def plain_features(self, table: ImageTable) -> Tensor:
-        """Un-prompted features (N, D) of the clean view: computed once ever, kept on disk."""
+        """Un-prompted features (N, D) of the clean view: computed once ever per image, and kept."""
         if id(table) not in self._plain:  # tables live as long as the stream
-            view = json.dumps([self.views.to_dict(), self.options.precision])
-            key = tensor_hash(self.backbone.weights_sha256, view, table.images)
-            # Not shared among devices: one of them may find the file while another does not.
-            model = self.backbone.model
-            made = cached("features", key, lambda: {"x": self.map(table, model, shared=False)})
-            self._plain[id(table)] = made["x"].to(self.fabric.device)
+            digests = table.digests()
+            known = self._cache.find(digests)
+            new = {d: row for row, d in enumerate(digests) if d not in known}
+            if new:
+                features = self._plain_pass(table.select(torch.tensor(list(new.values())))).cpu()
+                self._cache.add(list(new), features)
+                known.update(zip(new, features, strict=True))
+            features = torch.stack([known[digest] for digest in digests])
+            self._plain[id(table)] = features.to(self.fabric.device)
         return self._plain[id(table)]
+
+    def _plain_pass(self, table: ImageTable) -> Tensor:
+        """The features (N, D) of all images, the same bits in whatever company they come.
+
+        Not shared among devices: one of them may find features on disk while another does not.
+        """
+        counter = self.backbone.model.passes
+        before = counter["plain"]
+        if self._on_cpu:
+            size = max(FEWEST, self.options.eval_batch_size // torch.get_num_threads())
+            batches = (images for _, images in self._batches(table, 0, 1, size))
+            outputs = list(map_in_single_threads(self._plain_batch, batches))
+        else:
+            outputs = [self._plain_batch(images) for _, images in self._batches(table, 0, 1)]
+        counter["plain"] = before + len(table)  # threads count at the same time, and fillers too
+        return _finite(torch.cat(outputs))
+
+    @torch.no_grad()
+    def _plain_batch(self, images: Tensor | PhotoBatch) -> Tensor:
+        """Features (B, D) of B images, in a batch that is filled up where its size matters."""
+        seen = self.views.clean(images)
+        fillers = max(0, (FEWEST if self._on_cpu else self.options.eval_batch_size) - len(seen))
+        with self.fabric.autocast():
+            filled = torch.cat([seen, seen[-1:].expand(fillers, -1, -1, -1)])
+            return self.backbone.model(filled)[: len(seen)].float()
 
     @torch.no_grad()
     def map(
@@ -76,24 +114,17 @@ class Passes:
         table: ImageTable,
         function: Callable[[Tensor], Tensor],
         view: Literal["train", "clean"] = "clean",
-        shared: bool = True,
     ) -> Tensor:
         """`function` over a view, in batches shared among the devices; (N, …) float."""
         see = self.views.train if view == "train" else self.views.clean
-        shared = shared and self.fabric.world_size > 1
+        shared = self.fabric.world_size > 1
         share = (self.fabric.global_rank, self.fabric.world_size) if shared else (0, 1)
         outputs = []
         for _, images in self._batches(table, *share):
             seen = see(images)
             with self.fabric.autocast():
                 outputs.append(function(seen).float())
-        whole = self._gather(outputs, len(table)) if shared else torch.cat(outputs)
-        if not whole.isfinite().all():
-            raise UserError(
-                "Features are not finite: training diverged. Try a smaller lr, precision=32 or "
-                "clip=1."
-            )
-        return whole
+        return _finite(self._gather(outputs, len(table)) if shared else torch.cat(outputs))
 
     def _gather(self, own: list[Tensor], count: int) -> Tensor:
         """All batches in order, when each device did every world-size-th one."""
@@ -106,3 +137,11 @@ class Passes:
         shared = self.fabric.all_gather(whole)  # (world, rounds, size, …)
         assert isinstance(shared, Tensor)
         return shared.transpose(0, 1).flatten(0, 2)[:count]
+
+
+def _finite(features: Tensor) -> Tensor:
+    if not features.isfinite().all():
+        raise UserError(
+            "Features are not finite: training diverged. Try a smaller lr, precision=32 or clip=1."
+        )
+    return features

@@ -1,6 +1,5 @@
 """Look at a data set before a run does: counts, sizes, broken images, repeated images."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -129,7 +128,7 @@ def _look_for_repeats(found: Checkup) -> None:
     first: dict[bytes, tuple[str, str, int]] = {}  # part, name and label where it was met first
     leaks, conflicts = [], []
     for part, table in (("training", found.source.train), ("test", found.source.test)):
-        digests, names = _digests(table), _names(table, part)
+        digests, names = table.digests(), _names(table, part)
         for digest, name, label in zip(digests, names, table.labels.tolist(), strict=True):
             part_before, before, label_before = first.setdefault(digest, (part, name, label))
             if part_before != part:
@@ -147,12 +146,6 @@ def _look_for_repeats(found: Checkup) -> None:
             f"{len(conflicts)} images are there under another label too, for example "
             f"{conflicts[0]}."
         )
-
-
-def _digests(table: ImageTable) -> list[bytes]:
-    if isinstance(table.images, Photos):
-        return table.images.digests()
-    return [hashlib.sha256(image.numpy().tobytes()).digest() for image in table.images]
 
 
 def _names(table: ImageTable, part: str) -> list[str]:

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from hashprompt.data.dataset import ImageTable, Source
-from hashprompt.data.reading.images import ImageFile
+from hashprompt.data.reading.images import ImageFile, file_digest
 from hashprompt.data.reading.opening import open_photos
 from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
+from hashprompt.data.reading.threads import in_threads
 from hashprompt.errors import UserError
 
 TEST_SHARE = 0.2
@@ -65,6 +66,8 @@ def source_from(
     entries, split, about_split = divided(entries, layout.split)
     photos, kept, about_reading = open_photos([entry.file for entry in entries], reading, track)
     entries = [entries[index] for index in kept]
+    read = in_threads(file_digest, [entry.file for entry in entries])
+    digests = list(track(read, "checksums of images", len(entries)))
     classes = layout.class_names or tuple(sorted({entry.label for entry in entries}))
     groups: tuple[str, ...] = ()
     if layout.groups:
@@ -84,14 +87,23 @@ def source_from(
         task_of=_tasks_of(entries, classes, groups) if layout.groups == "tasks" else (),
         shared_test=layout.shared_test,
         split=split,
-        fingerprint=fingerprint(name, split, entries),
+        fingerprint=source_fingerprint(name, split, entries, digests),
         notes=(*notes, *about_split, *about_reading),
     )
 
 
-def fingerprint(name: str, split: str, entries: Iterable[Entry]) -> str:
-    """SHA-256 of name, split, counts and the sorted list of images with part and label."""
-    lines = sorted("\t".join((e.part, _plain(e.name), _plain(e.label), e.group)) for e in entries)
+def source_fingerprint(
+    name: str, split: str, entries: Sequence[Entry], digests: Sequence[str]
+) -> str:
+    """SHA-256 of name, split, counts and the sorted list of images.
+
+    An image is listed with part, name, label, group and the SHA-256 of its file: an edited image
+    makes another data set. Hashing reads 1.5 GB per CPU second, decoding under 0.1.
+    """
+    lines = sorted(
+        "\t".join((e.part, _plain(e.name), _plain(e.label), e.group, digest))
+        for e, digest in zip(entries, digests, strict=True)
+    )
     counts = Counter(line.partition("\t")[0] for line in lines)
     head = json.dumps([name, split, counts["train"], counts["test"]])
     return hashlib.sha256("\n".join([head, *lines]).encode()).hexdigest()

@@ -4,6 +4,7 @@ Whatever lies in a folder of photos ends here: every mode becomes RGB, of an ani
 frame is taken, and a file that is broken, empty, huge or no image raises `UnreadableImage`.
 """
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -68,6 +69,14 @@ def read_image(file: ImageFile, short_side: int | None = None, upright: bool = T
         if rgb.size != (width, height):
             rgb = rgb.resize((width, height), Image.Resampling.BICUBIC)
         return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
+
+
+def file_digest(file: ImageFile) -> str:
+    """SHA-256 of a file, in hexadecimal digits."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UnreadableImage(file, error.strerror or str(error)) from error
 
 
 def from_pil(image: Image.Image, name: str) -> Tensor:

@@ -1,0 +1,84 @@
+"""Plain features on disk, by the content of each image."""
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from hashprompt.data.cache import cache_dir
+from hashprompt.engine.checkpoint import write_atomically
+from hashprompt.errors import UserError
+
+DIGEST_BYTES = 32
+
+
+class FeatureCache:
+    """Features (D,) by the SHA-256 of an image, in a folder of their own.
+
+    What is computed in one go becomes a block: a file of features and beside it the list of
+    digests, which is read to find out whether the block is needed. Blocks are added and never
+    changed, so that any number of processes may write; a block is called by the checksum of its
+    content, so that a damaged one is noticed, and its features are computed again.
+
+    Args:
+        key: names everything that features depend on besides the image.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.folder = cache_dir() / "features" / key
+        self._features: dict[bytes, Tensor] = {}
+        self._blocks: dict[str, list[bytes]] = {}  # digests by name, of blocks met so far
+
+    def find(self, digests: Sequence[bytes]) -> dict[bytes, Tensor]:
+        """The features of images, as far as they are known."""
+        wanted = set(digests) - self._features.keys()
+        for file in sorted(self.folder.glob("*.digests")):
+            if not wanted:
+                break
+            if file.stem not in self._blocks:
+                self._blocks[file.stem] = _read_digests(file)
+            if not wanted.isdisjoint(self._blocks[file.stem]):
+                self._features.update(self._read_block(file.stem))
+                wanted -= self._features.keys()
+        return {d: self._features[d] for d in digests if d in self._features}
+
+    def add(self, digests: Sequence[bytes], features: Tensor) -> None:
+        """Keep features (N, D) of N images."""
+        features = features.cpu().contiguous()
+        self._features.update(zip(digests, features, strict=True))
+        listed = b"".join(digests)
+        name = _checksum(listed, features)
+        self._blocks[name] = list(digests)
+        try:
+            # The list comes last: where it is, the features are.
+            write_atomically(self.folder / f"{name}.safetensors", save({"features": features}))
+            write_atomically(self.folder / f"{name}.digests", listed)
+        except (OSError, UserError) as error:
+            warnings.warn(f"Could not keep features ({error}).", stacklevel=2)
+
+    def _read_block(self, name: str) -> dict[bytes, Tensor]:
+        digests = self._blocks[name]
+        try:
+            # Read, not mapped: a file that another program cuts short must not take us down.
+            features = load((self.folder / f"{name}.safetensors").read_bytes())["features"]
+        except (OSError, SafetensorError, KeyError):
+            return {}
+        if len(features) != len(digests) or _checksum(b"".join(digests), features) != name:
+            return {}
+        return dict(zip(digests, features, strict=True))
+
+
+def _read_digests(file: Path) -> list[bytes]:
+    try:
+        listed = file.read_bytes()
+    except OSError:
+        return []
+    return [listed[at : at + DIGEST_BYTES] for at in range(0, len(listed), DIGEST_BYTES)]
+
+
+def _checksum(listed: bytes, features: Tensor) -> str:
+    return hashlib.sha256(listed + features.numpy().tobytes()).hexdigest()

@@ -1,5 +1,7 @@
 """Views of photos and the transforms of other papers, against torchvision and Pillow."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.data.transforms.recipes import RECIPES, describe_views, find_recipe, make_views
 from hashprompt.data.transforms.views import Views
 from hashprompt.engine.settings import RunOptions
+from hashprompt.errors import UserError
 
 SIZE = 32
 MEAN, STD = (0.5, 0.4, 0.3), (0.5, 0.25, 0.2)
@@ -247,3 +250,21 @@ def test_recipes_are_told_apart_in_the_protocol() -> None:
         for s in ("split-cifar100", "split-cub200")
     }
     assert len(told) == len(RECIPES)
+
+
+@pytest.mark.parametrize("center", [5e-324, 1e-300, 1e-9, 0.05])
+def test_a_centre_that_would_need_a_vast_image_is_refused(center: float) -> None:
+    large = replace(WEIGHTS, image_size=224)
+    with pytest.raises(UserError, match=r"center=\S+ is too small.* Use 0\.06 or more"):
+        make_views("weights", "glyphs", large, True, center=center)
+    make_views("weights", "glyphs", large, True, center=0.06)
+
+
+@pytest.mark.parametrize("area", [1e-300, 1e-9])
+@pytest.mark.parametrize("batch", ["array", "photos"])
+def test_tiny_windows_are_views_like_others(area: float, batch: str) -> None:
+    views = make_views("weights", "glyphs", WEIGHTS, True, augment="resized-crop", area=area)
+    images = torch.randint(0, 256, (4, 3, 40, 30), dtype=torch.uint8)
+    seen = views.train(images if batch == "array" else PhotoBatch(images))
+    assert seen.shape == (4, 3, WEIGHTS.image_size, WEIGHTS.image_size)
+    assert seen.isfinite().all()

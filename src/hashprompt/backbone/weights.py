@@ -27,6 +27,7 @@ from hashprompt.backbone.hub import cached_models, timm_file
 from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError
 
+LARGEST = 2048  # pixels a side: 16,000 patches of 16
 # Tensors that a frozen feature extractor does without.
 HEAD_PREFIXES = ("head.", "head_dist.", "fc_norm.", "pre_logits", "mask_token", "masked_embed")
 
@@ -218,6 +219,8 @@ def _resize(vit: VisionTransformer, image_size: int | None) -> int:
     native = vit.patch_embed.img_size[0]
     if image_size is None or image_size == native:
         return native
+    if image_size > LARGEST:
+        raise UserError(f"Image size {image_size} is too large; at most {LARGEST} pixels a side.")
     if image_size < patch or image_size % patch:
         near = max(patch, round(image_size / patch) * patch)
         raise UserError(

@@ -26,7 +26,7 @@ class RunOptions(Options):
         None, gt=0, le=1, description="smallest area of `resized-crop`; default: the transform's"
     )
     center: float | None = Field(
-        None, gt=0, le=1, description="share kept by the clean centre crop; default: the same"
+        None, ge=0.05, le=1, description="share kept by the clean centre crop; default: the same"
     )
     normalize: Normalize | None = Field(
         None,

@@ -5,14 +5,17 @@ and other data has two recipes; the one for CIFAR is taken when the stream's nam
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hashprompt.backbone.weights import STATISTICS, Normalize, Preprocessing
 from hashprompt.data.transforms.options import Augment, Transform
 from hashprompt.data.transforms.views import Colours, Views
+from hashprompt.errors import UserError
 
 CROP_OF_RESIZED = 224 / 256
+MOST_RESIZED = 4096  # pixels a side of a resized image: 200 MB
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ def make_views(
 ) -> Views:
     """The views of a recipe; values that are given take the place of the recipe's."""
     recipe = find_recipe(transform, stream)[1]
+    center = recipe.center if center is None else center
+    _check_center(center, preprocessing.image_size)
     normalize = normalize or recipe.normalize
     if normalize != "weights":
         mean, std = STATISTICS[normalize]
@@ -74,10 +79,20 @@ def make_views(
         augment or recipe.augment,
         recipe.area if area is None else area,
         flip,
-        recipe.center if center is None else center,
+        center,
         recipe.colours,
         recipe.by_image,
     )
+
+
+def _check_center(center: float, image_size: int) -> None:
+    """The whole image is resized before its centre is cut out: a tiny centre needs a vast one."""
+    if not math.isfinite(image_size / center) or image_size / center > MOST_RESIZED:
+        raise UserError(
+            f"center={center:g} is too small: for an image_size of {image_size} it would resize "
+            f"images to more than {MOST_RESIZED:,} pixels a side. Use "
+            f"{math.ceil(100 * image_size / MOST_RESIZED) / 100:g} or more."
+        )
 
 
 def describe_views(views: Views, transform: Transform, stream: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import torch
 from pictures import QUICK
 
 from hashprompt import ContinualClassifier, UserError
+from hashprompt.classifier import learning
 from hashprompt.data.reading.threads import reading_threads
-from hashprompt.engine import checkpoint
 from hashprompt.engine.optimization import Optimization
 
 Make = Callable[..., ContinualClassifier]
@@ -61,8 +61,8 @@ def cut_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
 
         return operation
 
-    monkeypatch.setattr(checkpoint.os, "replace", cut(os.replace))
-    monkeypatch.setattr(checkpoint.os, "rename", cut(os.rename))
+    monkeypatch.setattr(os, "replace", cut(os.replace))
+    monkeypatch.setattr(os, "rename", cut(os.rename))
 
 
 @pytest.mark.parametrize("moment", [1, 2, 3, 4, 9, 15, 18, 19, 20, 21, 22, 23])

@@ -15,11 +15,18 @@ from typing import Any
 import pytest
 import torch
 
-from hashprompt.classifier.store import FORMAT, Store, Version, difference
-from hashprompt.engine import checkpoint
+from hashprompt.classifier.changes import difference
+from hashprompt.classifier.store import Store, Version
 from hashprompt.errors import UserError
+from hashprompt.storage import files
+from hashprompt.storage.files import FORMAT
 
-HEADER = {"method": "hash", "backbone": {"name": "nano", "sha256": "f00", "image_size": 32}}
+HEADER = {
+    "method": "hash",
+    "seed": 0,
+    "options": {},
+    "backbone": {"name": "nano", "sha256": "f00", "image_size": 32},
+}
 CLASSES = ["robin", "wren", "tit", "jay"]
 FILES = ["photos.json", "tensors.safetensors", "version.json"]
 
@@ -36,7 +43,7 @@ def info(number: int) -> dict[str, Any]:
         "classes": known,
         "images": {name: [10 * number, 2] for name in known},
         "accuracy": {name: [number, 4] for name in known},
-        "options": {"epochs": number, "top_k": 2},
+        "training": {"epochs": number, "batch_size": 2},
         "temperature": number / 3,
     }
 
@@ -83,12 +90,12 @@ def test_what_was_committed_comes_back(birds: Store) -> None:
     assert_whole(reopened(birds), 3)
     version = birds.version()
     assert version.info["parent"] == 2
-    assert version.info["format"] == FORMAT == 1
+    assert version.info["format"] == FORMAT == 2
     assert version.info["temperature"] == 3 / 3
     assert version.folder == birds.folder / "versions" / "0003"
     assert birds.version(1).info["parent"] is None
     header = json.loads((birds.folder / "classifier.json").read_text())
-    assert {**HEADER, "format": 1, "current": 3, "newest": 3}.items() <= header.items()
+    assert {**HEADER, "format": 2, "current": 3, "newest": 3}.items() <= header.items()
     assert header["created"] == birds.version(1).info["created"]
 
 
@@ -278,8 +285,8 @@ def test_a_damaged_pointer_is_told(content: str, birds: Store) -> None:
 @pytest.mark.parametrize("name", ["classifier.json", "versions/0003/version.json"])
 def test_a_newer_format_is_refused(name: str, birds: Store) -> None:
     path = birds.folder / name
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
-    with pytest.raises(UserError, match=r"made by a newer hashprompt \(format 2.* Update: pip"):
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 3}))
+    with pytest.raises(UserError, match=r"made by a newer hashprompt \(format 3.* Update: pip"):
         reopened(birds).version()
 
 
@@ -387,9 +394,7 @@ def test_a_full_disk_leaves_the_old_version_and_no_rubbish(
         return full_disk() if left < 0 else real(*args, **kwargs)
 
     with birds.lock("testing"), monkeypatch.context() as patch:
-        patch.setattr(
-            checkpoint if operation == "open" else os, operation, fail_after, raising=False
-        )
+        patch.setattr(files if operation == "open" else os, operation, fail_after, raising=False)
         with pytest.raises(UserError, match=r"No space left .* saved before is intact"):
             commit(birds, 4)
     assert_whole(reopened(birds), 3)
@@ -425,7 +430,7 @@ def test_reading_writes_nothing(birds: Store, monkeypatch: pytest.MonkeyPatch) -
     store = reopened(birds)
     assert_whole(store, 3)
     assert len(store.versions()) == 3
-    assert difference(store.version(1), store.version(3))
+    assert difference(store, store.version(1), store.version(3))
     after = {path: path.stat().st_mtime_ns for path in [birds.folder, *birds.folder.rglob("*")]}
     assert after == before
 
@@ -554,7 +559,7 @@ def test_a_damaged_version_is_not_exported(birds: Store, tmp_path: Path) -> None
 
 def test_the_difference_of_two_versions_in_numbers(birds: Store) -> None:
     old, new = birds.version(1), birds.version(3)
-    found = difference(old, new)
+    found = difference(birds, old, new)
     assert (found["old"], found["new"]) == (1, 3)
     assert found["classes_added"] == ["tit", "jay"]
     assert found["classes_removed"] == []
@@ -568,7 +573,7 @@ def test_the_difference_of_two_versions_in_numbers(birds: Store) -> None:
 
 
 def test_the_difference_backwards_removes_classes(birds: Store) -> None:
-    found = difference(birds.version(3), birds.version(1))
+    found = difference(birds, birds.version(3), birds.version(1))
     assert found["classes_removed"] == ["tit", "jay"]
     assert found["accuracy"]["tit"] == {"old": 75.0, "new": None, "change": None}
 
@@ -576,4 +581,4 @@ def test_the_difference_backwards_removes_classes(birds: Store) -> None:
 def test_a_class_that_was_not_tested_has_no_accuracy(birds: Store) -> None:
     given = {**info(1), "accuracy": {"robin": [0, 0]}}
     version = birds.commit(HEADER, given, {}, {})
-    assert difference(birds.version(3), version)["accuracy"]["robin"]["new"] is None
+    assert difference(birds, birds.version(3), version)["accuracy"]["robin"]["new"] is None

@@ -122,8 +122,22 @@ def test_other_photos_wait_until_the_unfinished_learn_is_settled(
     assert "--discard" in str(error.value)
     learned = make().learn(summer, discard=True, report=False, quiet=True)
     assert learned.changes.summary()["new_classes"] == ["ash", "date", "elm"]
+
+
+def test_to_resume_a_finished_learn_says_that_it_is_finished(
+    make: Make, spring: Path, summer: Path
+) -> None:
     with pytest.raises(UserError, match="no unfinished learn"):
         make().learn(resume=True)
+    assert not make().learn(spring, report=False, quiet=True).finished_before
+    for photos in (None, spring):
+        again = make().learn(photos, resume=True)
+        assert (again.version, again.finished_before) == (1, True)
+        assert again.text().startswith("This learn is finished already.\nVersion 1: learned spring")
+        assert again.to_dict()["finished_before"]
+    with pytest.raises(UserError, match=r"its last one, of spring, is finished"):
+        make().learn(summer, resume=True)
+    assert make()._store.current() == 1
 
 
 def test_a_request_to_stop_is_told_how_to_go_on(

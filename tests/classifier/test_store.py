@@ -19,7 +19,7 @@ from hashprompt.classifier.changes import difference
 from hashprompt.classifier.store import Store, Version
 from hashprompt.errors import UserError
 from hashprompt.storage import files
-from hashprompt.storage.files import FORMAT
+from hashprompt.storage.files import FORMAT, json_sha256
 
 HEADER = {
     "method": "hash",
@@ -288,6 +288,78 @@ def test_a_newer_format_is_refused(name: str, birds: Store) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 3}))
     with pytest.raises(UserError, match=r"made by a newer hashprompt \(format 3.* Update: pip"):
         reopened(birds).version()
+
+
+def as_read(store: Store) -> Any:
+    """All that a store says, as far as it can be compared."""
+    version = store.version()
+    tensors = {name: value.tolist() for name, value in store.tensors(version).items()}
+    return store.header(), version.info, tensors, store.photos(version)
+
+
+@pytest.mark.parametrize("name", ["classifier.json", *(f"versions/0003/{n}" for n in FILES)])
+def test_a_flip_or_an_edit_anywhere_is_told_or_changes_nothing(name: str, birds: Store) -> None:
+    path, told = birds.folder / name, 0
+    content, expected = path.read_bytes(), as_read(birds)
+    cases = [(place, 1 << bit) for place in range(len(content)) for bit in (0, 2, 5)]
+    for place, bits in cases:
+        path.write_bytes(content[:place] + bytes([content[place] ^ bits]) + content[place + 1 :])
+        try:
+            assert as_read(reopened(birds)) == expected
+        except UserError:
+            told += 1
+    assert told > 0.95 * len(cases)
+
+
+def old_header(birds: Store, **changes: Any) -> None:
+    """The pointer as an older hashprompt wrote it: without a checksum."""
+    stored = json.loads((birds.folder / "classifier.json").read_bytes())
+    del stored["sha256"]
+    (birds.folder / "classifier.json").write_text(json.dumps({**stored, "format": 1, **changes}))
+
+
+def test_a_classifier_of_the_first_format_opens_and_gets_its_checksum(birds: Store) -> None:
+    old_header(birds)
+    with pytest.warns(UserWarning, match="has no checksum.* The next learn or undo adds one"):
+        assert_whole(reopened(birds), 3)
+    with pytest.warns(UserWarning, match="has no checksum"):
+        birds.go_to(2)
+    assert json_sha256(birds.header()) == json.loads(
+        (birds.folder / "classifier.json").read_bytes()
+    ).get("sha256")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"options": [1]},
+        {"options": None},
+        {"backbone": "nano"},
+        {"backbone": {"name": "nano"}},
+        {"method": 7},
+        {"newest": "3"},
+        {"current": True},
+    ],
+)
+def test_a_pointer_of_the_first_format_with_another_shape_is_refused(
+    changes: dict[str, Any], birds: Store
+) -> None:
+    old_header(birds, **changes)
+    with pytest.raises(UserError, match=r"classifier.json is damaged .* Put back a copy"):
+        reopened(birds).header()
+
+
+def test_an_error_of_the_disk_is_not_taken_for_damage(
+    birds: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_bytes", unreadable)
+    for read in (birds.header, lambda: birds._read(3)):
+        with pytest.raises(UserError, match=r"Could not read .*Input/output error"):
+            read()
+
+
+def unreadable(path: Path) -> bytes:
+    raise OSError(errno.EIO, "Input/output error", str(path))
 
 
 MOST_OPERATIONS = 60  # on files in one commit

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 from platformdirs import user_cache_path
 
 from hashprompt.errors import UserError
-from hashprompt.storage.files import bytes_to_tensors, read_file, tensor_bytes, write_atomically
+from hashprompt.storage.files import (
+    checked_tensor_bytes,
+    checked_tensors,
+    read_file,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,11 +32,11 @@ def cached(kind: str, key: str, make: "Callable[[], dict[str, Tensor]]") -> "dic
 
     path = cache_dir() / kind / f"{key}.safetensors"
     try:
-        return bytes_to_tensors(read_file(path))
+        return checked_tensors(path, read_file(path))
     except (OSError, UserError, SafetensorError):
         tensors = make()
     try:
-        write_atomically(path, tensor_bytes(tensors))
+        write_atomically(path, checked_tensor_bytes(tensors))
     except (UserError, SafetensorError) as error:
         warnings.warn(f"{error} It will be made again.", stacklevel=2)
     return tensors

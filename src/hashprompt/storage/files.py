@@ -175,11 +175,11 @@ def json_sha256(value: Mapping[str, Any]) -> str:
 # Tensors. ------------------------------------------------------------------------------------
 
 
-def tensor_bytes(tensors: Mapping[str, "Tensor"]) -> bytes:
+def tensor_bytes(tensors: Mapping[str, "Tensor"], metadata: dict[str, str] | None = None) -> bytes:
     """Tensors of any device as the content of a safetensors file."""
     from safetensors.torch import save
 
-    return save({k: v.detach().cpu().contiguous() for k, v in tensors.items()})
+    return save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, metadata)
 
 
 def bytes_to_tensors(content: bytes) -> "dict[str, Tensor]":
@@ -190,3 +190,19 @@ def bytes_to_tensors(content: bytes) -> "dict[str, Tensor]":
     from safetensors.torch import load
 
     return load(content)
+
+
+def checked_tensor_bytes(tensors: Mapping[str, "Tensor"]) -> bytes:
+    """The same as `tensor_bytes`, with their checksum among the metadata."""
+    checksum = hashlib.sha256(tensor_bytes(tensors)).hexdigest()
+    return tensor_bytes(tensors, {"sha256": checksum})
+
+
+def checked_tensors(path: Path, content: bytes) -> "dict[str, Tensor]":
+    """The tensors that `checked_tensor_bytes` wrote, if they still are what they were."""
+    tensors = bytes_to_tensors(content)
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    checksum = header.get("__metadata__", {}).get("sha256")
+    if checksum != hashlib.sha256(tensor_bytes(tensors)).hexdigest():
+        raise DamagedError(path, OTHER_CONTENT)
+    return tensors

@@ -314,7 +314,7 @@ def test_a_flip_or_an_edit_anywhere_is_told_or_changes_nothing(name: str, birds:
 def old_header(birds: Store, **changes: Any) -> None:
     """The pointer as an older hashprompt wrote it: without a checksum."""
     stored = json.loads((birds.folder / "classifier.json").read_bytes())
-    del stored["sha256"]
+    stored.pop("sha256", None)
     (birds.folder / "classifier.json").write_text(json.dumps({**stored, "format": 1, **changes}))
 
 

@@ -117,16 +117,8 @@ class Store:
         newest = self.header()["newest"]
         return [number for number in _numbered(self._versions) if number <= newest]
 
-    def versions(self) -> list[Version]:
-        """All versions whose `version.json` can be read, by number."""
-        found = []
-        for number in self.numbers():
-            with suppress(DamagedError):
-                found.append(self._read(number))
-        return found
-
     def damages(self) -> dict[int, str]:
-        """What is wrong with those whose `version.json` cannot be read."""
+        """What is wrong with versions whose `version.json` cannot be read."""
         found = {}
         for number in self.numbers():
             try:

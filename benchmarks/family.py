@@ -98,7 +98,7 @@ def ask_again(run: Path) -> dict[str, float | None]:
 
 def keep(folders: dict[str, list[Path]], asked: dict[str, Any], file: Path) -> None:
     """The numbers behind the tables and figures, small enough to be kept with the text."""
-    from hashprompt.engine.checkpoint import write_json
+    from hashprompt.storage.files import write_atomically
 
     kept: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
     for name, runs in folders.items():
@@ -111,7 +111,7 @@ def keep(folders: dict[str, list[Path]], asked: dict[str, Any], file: Path) -> N
                 "passes": result["passes"],
                 "asked": asked.get(str(run), {}),
             }
-    write_json(file, kept)
+    write_atomically(file, json.dumps(kept, indent=1).encode())
 
 
 def draw(folders: dict[str, list[Path]], where: Path) -> None:

@@ -16,6 +16,7 @@ from hashprompt.engine.settings import RunOptions
 from hashprompt.methods.base import METHODS, find_method, preset_options, presets
 from hashprompt.options import Options
 from hashprompt.report import html
+from hashprompt.storage.files import write_json
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +88,7 @@ def test_report_writes_the_page_anew(
 ) -> None:
     one = dict([*html.FIGURES.items()][:1])  # drawing them all takes seconds
     monkeypatch.setattr(html, "FIGURES", one)
-    (tmp_path / "result.json").write_text(json.dumps(undisturbed.data))
+    write_json(tmp_path / "result.json", undisturbed.data)
     outcome = cli("report", tmp_path)
     assert outcome.code == 0
     assert outcome.out.strip() == f"Report: {tmp_path / 'report.html'}"
@@ -100,8 +101,7 @@ def test_compare_prints_and_writes_one_table(
     other = json.loads(json.dumps(undisturbed.data))
     other["config"]["seed"] = 1
     other["metrics"]["FAA"] = undisturbed.metrics["FAA"] - 20
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "result.json").write_text(json.dumps(other))
+    write_json(tmp_path / "other" / "result.json", other)
     table, figure = tmp_path / "out" / "table.md", tmp_path / "curves.png"
     outcome = cli(
         *("compare", undisturbed.folder, tmp_path / "other"),

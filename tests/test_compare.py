@@ -1,7 +1,6 @@
 """Tables over runs: grouping by seed, numbers by hand, refusal of mixed protocols."""
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,9 @@ import pytest
 from rich.console import Console
 
 from hashprompt.errors import UserError
+from hashprompt.report import read_result
 from hashprompt.report.compare import Stat, compare, compare_figure, cost_figure
+from hashprompt.storage.files import write_json
 
 Make = Callable[..., Path]
 
@@ -63,7 +64,7 @@ def make(tmp_path: Path) -> Make:
         } | changes
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "result.json").write_text(json.dumps(result))
+        write_json(folder / "result.json", result)
         return folder
 
     return run
@@ -204,9 +205,9 @@ def test_runs_from_other_places_and_devices_are_seeds_of_the_same_row(make: Make
     here = {"data_root": "here", "memory_gb": 4, "device": "cpu", "order_seed": 1993}
     there = {"data_root": "there", "memory_gb": 8, "device": "cuda", "order_seed": 1994}
     first, second = make("a", options=here), make("b", seed=1, options=there)
-    moved = json.loads((second / "result.json").read_text())
+    moved = read_result(second)
     moved["config"] |= {"stream": "npz:/there/photos.npz", "backbone": "/there/vit.safetensors"}
-    (second / "result.json").write_text(json.dumps(moved))
+    write_json(second / "result.json", moved)
     (row,) = compare([first, second]).rows
     assert row.seeds == (0, 1)
     assert row.changes == ""

@@ -16,6 +16,7 @@ from matplotlib.image import imread
 from hashprompt.errors import UserError
 from hashprompt.report import figures
 from hashprompt.report.html import CAPTIONS, reproduce_command, write_report
+from hashprompt.storage.files import write_json
 
 # Two tasks: A_1 = 90, A_2 = (80 + 70) / 2 = 75.
 RESULT: dict[str, Any] = {
@@ -69,7 +70,7 @@ JOINT = RESULT | {
 
 def save(folder: Path, result: dict[str, Any]) -> Path:
     folder.mkdir(exist_ok=True)
-    (folder / "result.json").write_text(json.dumps(result))
+    write_json(folder / "result.json", result)
     return folder
 
 
@@ -219,15 +220,19 @@ def test_command_repeats_every_option() -> None:
     ("content", "advice"),
     [
         (None, "hashprompt resume"),
-        (json.dumps(RESULT | {"finished": False}), "hashprompt resume"),
-        ('{"format": 1, "fin', "--overwrite"),
+        (RESULT | {"finished": False}, "hashprompt resume"),
+        ('{"format": 2, "fin', "--overwrite"),
         ("[]", "--overwrite"),
-        (json.dumps(RESULT | {"accuracy": []}), "without accuracy.*--overwrite"),
-        (json.dumps(RESULT | {"format": 2}), "format 2.*version"),
+        (RESULT | {"accuracy": []}, "without accuracy.*--overwrite"),
+        (json.dumps(RESULT | {"format": 1}), "format 1.*version"),
+        (json.dumps(RESULT | {"format": 3}), "format 3.*Update"),
+        (json.dumps(RESULT | {"format": 2}), "not what was written"),
     ],
 )
-def test_unusable_results_say_what_to_do(tmp_path: Path, content: str | None, advice: str) -> None:
-    if content is not None:
+def test_unusable_results_say_what_to_do(tmp_path: Path, content: Any, advice: str) -> None:
+    if isinstance(content, dict):
+        write_json(tmp_path / "result.json", content)
+    elif content is not None:
         (tmp_path / "result.json").write_text(content)
     with pytest.raises(UserError, match=advice):
         write_report(tmp_path)

@@ -20,11 +20,12 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
 from hashprompt import benchmark
-from hashprompt.backbone import download, load_backbone
+from hashprompt.backbone import load_backbone
 from hashprompt.backbone.catalogue import CATALOGUE, find_file, obtain
-from hashprompt.backbone.download import DownloadError, fetch, file_sha256
 from hashprompt.data.transforms.recipes import make_views
 from hashprompt.errors import UserError
+from hashprompt.storage import download
+from hashprompt.storage.download import DownloadError, file_sha256
 
 SMALL = "test_vit"  # timm's: 6 blocks, width 64, 160 px
 IMAGENET = (0.485, 0.456, 0.406)
@@ -431,17 +432,17 @@ def ranges(site: Site) -> list[str | None]:
 
 def test_a_file_is_downloaded_once(site: Site, tmp_path: Path) -> None:
     site.files["/w.pth"] = CONTENT
-    fetch(f"{site.url}/w.pth", tmp_path / "new" / "w.pth")
+    download.download(f"{site.url}/w.pth", tmp_path / "new" / "w.pth")
     assert (tmp_path / "new" / "w.pth").read_bytes() == CONTENT
     site.asked.clear()
-    fetch(f"{site.url}/w.pth", tmp_path / "new" / "w.pth")
+    download.download(f"{site.url}/w.pth", tmp_path / "new" / "w.pth")
     assert site.asked == []
 
 
 def test_a_broken_transfer_goes_on_where_it_broke(site: Site, tmp_path: Path) -> None:
     site.files["/w.pth"] = CONTENT
     site.cuts = [3000, 1000]
-    fetch(f"{site.url}/w.pth", tmp_path / "w.pth")
+    download.download(f"{site.url}/w.pth", tmp_path / "w.pth")
     assert (tmp_path / "w.pth").read_bytes() == CONTENT
     assert ranges(site) == [None, None, "bytes=3000-", "bytes=4000-"]
 
@@ -450,10 +451,10 @@ def test_a_truncated_file_is_never_taken_for_the_whole(site: Site, tmp_path: Pat
     site.files["/w.pth"] = CONTENT
     site.cuts = [3000] + [0] * download.IDLE_TRIES
     with pytest.raises(DownloadError, match=f"after 3000 of {len(CONTENT)} bytes.*goes on"):
-        fetch(f"{site.url}/w.pth", tmp_path / "w.pth")
+        download.download(f"{site.url}/w.pth", tmp_path / "w.pth")
     assert not (tmp_path / "w.pth").exists()
     site.asked.clear()
-    fetch(f"{site.url}/w.pth", tmp_path / "w.pth")  # another day
+    download.download(f"{site.url}/w.pth", tmp_path / "w.pth")  # another day
     assert (tmp_path / "w.pth").read_bytes() == CONTENT
     assert ranges(site) == [None, "bytes=3000-"]
     assert not list(tmp_path.glob("*.part"))
@@ -463,9 +464,9 @@ def test_parts_of_two_versions_are_never_put_together(site: Site, tmp_path: Path
     site.files["/w.pth"] = CONTENT
     site.cuts = [3000] + [0] * download.IDLE_TRIES
     with pytest.raises(DownloadError):
-        fetch(f"{site.url}/w.pth", tmp_path / "w.pth")
+        download.download(f"{site.url}/w.pth", tmp_path / "w.pth")
     site.files["/w.pth"] = CONTENT[::-1]
-    fetch(f"{site.url}/w.pth", tmp_path / "w.pth")
+    download.download(f"{site.url}/w.pth", tmp_path / "w.pth")
     assert (tmp_path / "w.pth").read_bytes() == CONTENT[::-1]
     assert not list(tmp_path.glob(".*.part"))
 
@@ -473,7 +474,7 @@ def test_parts_of_two_versions_are_never_put_together(site: Site, tmp_path: Path
 def test_a_server_that_cannot_resume_sends_the_whole_again(site: Site, tmp_path: Path) -> None:
     site.files["/w.pth"] = CONTENT
     site.cuts, site.resumes = [3000], False
-    fetch(f"{site.url}/w.pth", tmp_path / "w.pth")
+    download.download(f"{site.url}/w.pth", tmp_path / "w.pth")
     assert (tmp_path / "w.pth").read_bytes() == CONTENT
 
 

@@ -4,14 +4,13 @@ import json
 import platform
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
 from pydantic import Field
 
 from hashprompt.backbone.catalogue import with_full_file
@@ -19,7 +18,7 @@ from hashprompt.backbone.weights import LoadedBackbone, load_backbone
 from hashprompt.data.settings import StreamOptions
 from hashprompt.data.streams.names import EMBEDDED, with_full_path
 from hashprompt.data.streams.stream import Stream, joint, load_stream
-from hashprompt.engine.checkpoint import write_json
+from hashprompt.engine.checkpoint import Checkpoints
 from hashprompt.engine.devices import launch
 from hashprompt.engine.metrics import summarise
 from hashprompt.engine.seeding import seed_everything
@@ -30,10 +29,23 @@ from hashprompt.methods.base import Method, MethodConfig, find_method, preset_op
 from hashprompt.options import Options, build, split_options
 from hashprompt.parts import legacy
 from hashprompt.progress import ProgressBars, reading_bar
-from hashprompt.report import FORMAT, read_result
+from hashprompt.report import read_result
+from hashprompt.storage.files import FORMAT, DamagedError, read_file, read_json, write_json
+from hashprompt.storage.lock import locked
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+CONFIG: dict[str, type] = {  # what config.json holds
+    **dict.fromkeys(("method", "stream", "backbone", "preset"), str),
+    "seed": int,
+    "options": dict,
+    "protocol": dict,
+}
+ADVICE = (
+    "Options are not changed by editing this file: begin a new run with `hashprompt run --set "
+    "NAME=VALUE`, or put the file back."
+)
 
 
 class Given(Options):
@@ -65,7 +77,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         names = ("method", "preset", "stream", "backbone", "seed")
-        return {"format": FORMAT, **{n: getattr(self, n) for n in names}, "options": self.options()}
+        return {**{n: getattr(self, n) for n in names}, "options": self.options()}
 
 
 @dataclass(frozen=True)
@@ -165,14 +177,46 @@ def execute(
 
 
 def resume(folder: str | Path, quiet: bool = False) -> Result:
-    """Go on with an interrupted run; it ends with the numbers of an undisturbed one."""
+    """Go on with an interrupted run; it ends with the numbers of an undisturbed one.
+
+    A finished run whose result or learned model is damaged is finished again.
+    """
     folder = Path(folder)
-    if (folder / "result.json").is_file():
-        return load_result(folder)
+    result = _finished(folder)
+    if result is not None:
+        return result
     planned, protocol = _stored_plan(folder)
     parts = prepare(planned)
     _check_same(folder, protocol, parts[0])
     return _carry_out(planned, folder, quiet, *parts)
+
+
+def _finished(folder: Path) -> Result | None:
+    """The result of a finished run; None if there is something to go on with."""
+    if not (folder / "result.json").exists():
+        return None
+    checkpoints = Checkpoints(folder / "checkpoints").check()
+    try:
+        result = load_result(folder)
+    except DamagedError as error:
+        if checkpoints in ("none", "all damaged"):
+            raise
+        warnings.warn(f"{error} It is made anew.", stacklevel=3)
+        return None
+    if checkpoints == "newest damaged":
+        warnings.warn(
+            f"The learned model in {folder} is damaged. It is learned anew from the checkpoint "
+            "before it, to the same numbers.",
+            stacklevel=3,
+        )
+        return None
+    if checkpoints == "all damaged":
+        warnings.warn(
+            f"The learned model in {folder} is damaged, and the checkpoint before it too: only the "
+            "result is left. `hashprompt run --overwrite` learns it anew.",
+            stacklevel=3,
+        )
+    return result
 
 
 def evaluate(folder: str | Path, quiet: bool = False, **options: Any) -> dict[str, Any]:
@@ -206,22 +250,25 @@ def _stored_plan(
     folder: Path, changes: Mapping[str, Any] | None = None
 ) -> tuple[Plan, dict[str, Any]]:
     """The plan of a run directory, and the protocol it began with."""
+    path = folder / "config.json"
     try:
-        stored = json.loads((folder / "config.json").read_text())
-        values = {k: stored[k] for k in ("method", "stream", "backbone", "seed", "options")}
-        preset, protocol = stored["preset"], dict(stored["protocol"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{folder} is not a run directory: no readable config.json in it."
-        ) from error
-    if stored.get("format", 0) > FORMAT:
-        raise UserError(f"{folder} was made by a newer hashprompt; update to resume it.")
+        stored = read_json(path, CONFIG, ADVICE)
+    except FileNotFoundError as error:
+        raise UserError(f"{folder} is not a run directory: no config.json in it.") from error
+    except DamagedError as error:
+        raise UserError(f"{folder} is not a run directory, or was changed: {error}") from error
+    values = {k: stored[k] for k in ("method", "stream", "backbone", "seed", "options")}
     values["options"] = {**values["options"], **(changes or {})}
-    return replace(plan(**values), preset=preset), protocol
+    return replace(plan(**values), preset=stored["preset"]), stored["protocol"]
 
 
 def _check_same(folder: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
     for name, value in then.items():
+        if name not in now:
+            raise UserError(
+                f"Cannot go on with {folder}: its protocol has `{name}`, which this version of "
+                "hashprompt does not know. Use the version that made it."
+            )
         if now[name] != value:
             raise UserError(
                 f"Cannot go on with {folder}: {name} is {str(now[name])[:60]} now and was "
@@ -295,28 +342,18 @@ def _make_folder(folder: Path, overwrite: bool) -> None:
         ) from error
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _alone(folder: Path) -> AbstractContextManager[None]:
     """Be the only process that works on a run: two would write over each other's checkpoints."""
-    lock = FileLock(folder / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UserError(
-            f"Another process is working on {folder}. Wait for it, or choose another --out."
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
+    busy = f"Another process is working on {folder}. Wait for it, or choose another --out."
+    return locked(folder, lambda: busy)
 
 
 def _is_run(folder: Path) -> bool:
     """Whether we made this folder: other programs keep a `config.json` too."""
-    try:
-        stored = json.loads((folder / "config.json").read_text())
+    try:  # not `read_json`: a damaged run, or one of an older version, is ours too
+        stored = json.loads(read_file(folder / "config.json"))
         return {"format", "method", "protocol"} <= stored.keys()
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, RecursionError, AttributeError):
         return False
 
 
@@ -336,11 +373,10 @@ def _carry_out(
     )
     with _alone(folder) if fabric.is_global_zero else nullcontext():
         log = trainer.fit()
-    config = {k: v for k, v in planned.to_dict().items() if k != "format"}
     data = {
         "format": FORMAT,
         "finished": True,
-        "config": config,
+        "config": planned.to_dict(),
         "protocol": protocol,
         **log,
         "metrics": summarise(log["accuracy"], stream.shared_test),

@@ -1,6 +1,7 @@
 """Bad input to a classifier: a clear error or a note, and nothing is lost."""
 
 import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,6 @@ from PIL import Image
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.classifier.names import SimilarNames
-from hashprompt.engine import checkpoint
 
 Make = Callable[..., ContinualClassifier]
 
@@ -53,7 +53,7 @@ def test_a_damaged_version_is_told_and_the_one_before_can_be_used(
 
 def test_a_newer_format_is_refused(own: ContinualClassifier) -> None:
     header = own._store.folder / "classifier.json"
-    header.write_text(header.read_text().replace('"format": 1', '"format": 99'))
+    header.write_text(header.read_text().replace('"format": 2', '"format": 99'))
     with pytest.raises(UserError, match="newer"):
         ContinualClassifier(own.folder)
 
@@ -67,7 +67,7 @@ def test_a_disk_that_cannot_be_written_leaves_the_version_before(
     before = own.predict(photo).probabilities
     new = write_photos(tmp_path / "new", ("fig",))
     left = [moment]
-    inner = checkpoint.os.fsync
+    inner = os.fsync
 
     def full(descriptor: int) -> None:
         left[0] -= 1
@@ -76,7 +76,7 @@ def test_a_disk_that_cannot_be_written_leaves_the_version_before(
         inner(descriptor)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint.os, "fsync", full)
+        patch.setattr(os, "fsync", full)
         with pytest.raises(UserError, match=match):
             own.learn(new, report=False, quiet=True)
         assert own.predict(photo).probabilities == before

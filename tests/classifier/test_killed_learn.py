@@ -12,8 +12,8 @@ import torch
 from pictures import QUICK
 
 from hashprompt import ContinualClassifier, UserError
+from hashprompt.classifier import learning
 from hashprompt.data.reading.threads import reading_threads
-from hashprompt.engine import checkpoint
 from hashprompt.engine.optimization import Optimization
 
 Make = Callable[..., ContinualClassifier]
@@ -61,8 +61,8 @@ def cut_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
 
         return operation
 
-    monkeypatch.setattr(checkpoint.os, "replace", cut(os.replace))
-    monkeypatch.setattr(checkpoint.os, "rename", cut(os.rename))
+    monkeypatch.setattr(os, "replace", cut(os.replace))
+    monkeypatch.setattr(os, "rename", cut(os.rename))
 
 
 @pytest.mark.parametrize("moment", [1, 2, 3, 4, 9, 15, 18, 19, 20, 21, 22, 23])
@@ -122,8 +122,39 @@ def test_other_photos_wait_until_the_unfinished_learn_is_settled(
     assert "--discard" in str(error.value)
     learned = make().learn(summer, discard=True, report=False, quiet=True)
     assert learned.changes.summary()["new_classes"] == ["ash", "date", "elm"]
+
+
+def test_to_resume_a_finished_learn_says_that_it_is_finished(
+    make: Make, spring: Path, summer: Path
+) -> None:
     with pytest.raises(UserError, match="no unfinished learn"):
         make().learn(resume=True)
+    assert not make().learn(spring, report=False, quiet=True).finished_before
+    for photos in (None, spring):
+        again = make().learn(photos, resume=True)
+        assert (again.version, again.finished_before) == (1, True)
+        assert again.text().startswith("This learn is finished already.\nVersion 1: learned spring")
+        assert again.to_dict()["finished_before"]
+    with pytest.raises(UserError, match=r"its last one, of spring, is finished"):
+        make().learn(summer, resume=True)
+    assert make()._store.current() == 1
+
+
+def test_a_job_that_was_changed_is_refused_or_reads_the_same(tmp_path: Path) -> None:
+    job = learning.Job(1, "/photos", None, "normal", {}, "stop", {"seed": 0}, {"epochs": 4}, "f00")
+    job.write(tmp_path)
+    path, told = tmp_path / "job.json", 0
+    content = path.read_bytes()
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            assert learning.Job.read(tmp_path) == job
+        except UserError:
+            told += 1
+    assert told > 0.95 * len(content)
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(UserError, match=r"job\.json is damaged .* --discard"):
+        learning.Job.read(tmp_path)
 
 
 def test_a_request_to_stop_is_told_how_to_go_on(

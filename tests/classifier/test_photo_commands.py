@@ -360,6 +360,38 @@ def test_history_tells_of_damaged_versions(cli: Any, trees: Path) -> None:
     outcome = cli("history", trees)
     assert outcome.code == 0
     assert "Damaged, and left out here: version 1." in outcome.said
+    first, second = json.loads(cli("history", trees, "--json").out)
+    assert first.keys() == {"version", "damaged", "current"}
+    assert (first["version"], first["current"]) == (1, False)
+    assert "0001/version.json is damaged" in first["damaged"]
+    assert (second["version"], second["current"], second["damaged"]) == (2, True, None)
+
+
+def test_the_history_lists_a_current_version_that_is_damaged(cli: Any, trees: Path) -> None:
+    (trees / "versions" / "0002" / "version.json").unlink()
+    outcome = cli("history", trees, "--json")
+    assert outcome.code == 0
+    _, second = json.loads(outcome.out)
+    assert (second["current"], "is missing" in second["damaged"]) == (True, True)
+
+
+def test_resume_after_a_finished_learn_says_so(cli: Any, trees: Path) -> None:
+    outcome = cli("learn", trees, "--resume")
+    assert outcome.code == 0
+    assert outcome.out.startswith("This learn is finished already.")
+    assert Store(trees).current() == 2
+
+
+def test_diff_tells_which_options_a_learn_had(cli: Any, trees: Path, tmp_path: Path) -> None:
+    photos = write_photos(tmp_path / "autumn", ("fig",))
+    learned = cli("learn", trees, photos, "--set", "epochs=3", "--no-report", "--quiet")
+    assert learned.code == 0
+    outcome = cli("diff", trees, 2, 3)
+    assert f"Option epochs: {QUICK['epochs']} → 3" in outcome.out
+    assert json.loads(cli("diff", trees, 2, 3, "--json").out)["options"]["epochs"] == [
+        QUICK["epochs"],
+        3,
+    ]
 
 
 def test_undo_goes_back_and_says_how_to_return(cli: Any, trees: Path) -> None:

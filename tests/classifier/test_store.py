@@ -15,11 +15,18 @@ from typing import Any
 import pytest
 import torch
 
-from hashprompt.classifier.store import FORMAT, Store, Version, difference
-from hashprompt.engine import checkpoint
+from hashprompt.classifier.changes import difference
+from hashprompt.classifier.store import Store, Version
 from hashprompt.errors import UserError
+from hashprompt.storage import files
+from hashprompt.storage.files import FORMAT, json_sha256
 
-HEADER = {"method": "hash", "backbone": {"name": "nano", "sha256": "f00", "image_size": 32}}
+HEADER = {
+    "method": "hash",
+    "seed": 0,
+    "options": {},
+    "backbone": {"name": "nano", "sha256": "f00", "image_size": 32},
+}
 CLASSES = ["robin", "wren", "tit", "jay"]
 FILES = ["photos.json", "tensors.safetensors", "version.json"]
 
@@ -36,7 +43,7 @@ def info(number: int) -> dict[str, Any]:
         "classes": known,
         "images": {name: [10 * number, 2] for name in known},
         "accuracy": {name: [number, 4] for name in known},
-        "options": {"epochs": number, "top_k": 2},
+        "training": {"epochs": number, "batch_size": 2},
         "temperature": number / 3,
     }
 
@@ -83,12 +90,12 @@ def test_what_was_committed_comes_back(birds: Store) -> None:
     assert_whole(reopened(birds), 3)
     version = birds.version()
     assert version.info["parent"] == 2
-    assert version.info["format"] == FORMAT == 1
+    assert version.info["format"] == FORMAT == 2
     assert version.info["temperature"] == 3 / 3
     assert version.folder == birds.folder / "versions" / "0003"
     assert birds.version(1).info["parent"] is None
     header = json.loads((birds.folder / "classifier.json").read_text())
-    assert {**HEADER, "format": 1, "current": 3, "newest": 3}.items() <= header.items()
+    assert {**HEADER, "format": 2, "current": 3, "newest": 3}.items() <= header.items()
     assert header["created"] == birds.version(1).info["created"]
 
 
@@ -99,7 +106,8 @@ def test_commit_returns_what_a_reader_gets(birds: Store) -> None:
 
 
 def test_all_versions_are_listed_by_number(birds: Store) -> None:
-    assert [v.number for v in birds.versions()] == birds.numbers() == [1, 2, 3]
+    assert birds.numbers() == [1, 2, 3]
+    assert birds.damages() == {}
 
 
 def test_the_folder_holds_the_three_files_of_each_version_and_the_pointer(birds: Store) -> None:
@@ -260,9 +268,10 @@ def test_the_way_back_passes_over_versions_that_are_damaged_too(birds: Store) ->
         read_all(birds)
 
 
-def test_the_list_leaves_out_versions_it_cannot_read(birds: Store) -> None:
+def test_versions_that_cannot_be_read_are_told(birds: Store) -> None:
     halve(birds.version(2).folder / "version.json")
-    assert [v.number for v in birds.versions()] == [1, 3]
+    assert birds.damages().keys() == {2}
+    assert "0002/version.json is damaged" in birds.damages()[2]
     assert birds.numbers() == [1, 2, 3]
 
 
@@ -278,9 +287,81 @@ def test_a_damaged_pointer_is_told(content: str, birds: Store) -> None:
 @pytest.mark.parametrize("name", ["classifier.json", "versions/0003/version.json"])
 def test_a_newer_format_is_refused(name: str, birds: Store) -> None:
     path = birds.folder / name
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
-    with pytest.raises(UserError, match=r"made by a newer hashprompt \(format 2.* Update: pip"):
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 3}))
+    with pytest.raises(UserError, match=r"made by a newer hashprompt \(format 3.* Update: pip"):
         reopened(birds).version()
+
+
+def as_read(store: Store) -> Any:
+    """All that a store says, as far as it can be compared."""
+    version = store.version()
+    tensors = {name: value.tolist() for name, value in store.tensors(version).items()}
+    return store.header(), version.info, tensors, store.photos(version)
+
+
+@pytest.mark.parametrize("name", ["classifier.json", *(f"versions/0003/{n}" for n in FILES)])
+def test_a_flip_or_an_edit_anywhere_is_told_or_changes_nothing(name: str, birds: Store) -> None:
+    path, told = birds.folder / name, 0
+    content, expected = path.read_bytes(), as_read(birds)
+    cases = [(place, 1 << bit) for place in range(len(content)) for bit in (0, 2, 5)]
+    for place, bits in cases:
+        path.write_bytes(content[:place] + bytes([content[place] ^ bits]) + content[place + 1 :])
+        try:
+            assert as_read(reopened(birds)) == expected
+        except UserError:
+            told += 1
+    assert told > 0.95 * len(cases)
+
+
+def old_header(birds: Store, **changes: Any) -> None:
+    """The pointer as an older hashprompt wrote it: without a checksum."""
+    stored = json.loads((birds.folder / "classifier.json").read_bytes())
+    stored.pop("sha256", None)
+    (birds.folder / "classifier.json").write_text(json.dumps({**stored, "format": 1, **changes}))
+
+
+def test_a_classifier_of_the_first_format_opens_and_gets_its_checksum(birds: Store) -> None:
+    old_header(birds)
+    with pytest.warns(UserWarning, match="has no checksum.* The next learn or undo adds one"):
+        assert_whole(reopened(birds), 3)
+    with pytest.warns(UserWarning, match="has no checksum"):
+        birds.go_to(2)
+    assert json_sha256(birds.header()) == json.loads(
+        (birds.folder / "classifier.json").read_bytes()
+    ).get("sha256")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"options": [1]},
+        {"options": None},
+        {"backbone": "nano"},
+        {"backbone": {"name": "nano"}},
+        {"method": 7},
+        {"newest": "3"},
+        {"current": True},
+    ],
+)
+def test_a_pointer_of_the_first_format_with_another_shape_is_refused(
+    changes: dict[str, Any], birds: Store
+) -> None:
+    old_header(birds, **changes)
+    with pytest.raises(UserError, match=r"classifier.json is damaged .* Put back a copy"):
+        reopened(birds).header()
+
+
+def test_an_error_of_the_disk_is_not_taken_for_damage(
+    birds: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_bytes", unreadable)
+    for read in (birds.header, lambda: birds._read(3)):
+        with pytest.raises(UserError, match=r"Could not read .*Input/output error"):
+            read()
+
+
+def unreadable(path: Path) -> bytes:
+    raise OSError(errno.EIO, "Input/output error", str(path))
 
 
 MOST_OPERATIONS = 60  # on files in one commit
@@ -387,9 +468,7 @@ def test_a_full_disk_leaves_the_old_version_and_no_rubbish(
         return full_disk() if left < 0 else real(*args, **kwargs)
 
     with birds.lock("testing"), monkeypatch.context() as patch:
-        patch.setattr(
-            checkpoint if operation == "open" else os, operation, fail_after, raising=False
-        )
+        patch.setattr(files if operation == "open" else os, operation, fail_after, raising=False)
         with pytest.raises(UserError, match=r"No space left .* saved before is intact"):
             commit(birds, 4)
     assert_whole(reopened(birds), 3)
@@ -424,8 +503,8 @@ def test_reading_writes_nothing(birds: Store, monkeypatch: pytest.MonkeyPatch) -
     before = {path: path.stat().st_mtime_ns for path in [birds.folder, *birds.folder.rglob("*")]}
     store = reopened(birds)
     assert_whole(store, 3)
-    assert len(store.versions()) == 3
-    assert difference(store.version(1), store.version(3))
+    assert store.damages() == {}
+    assert difference(store, store.version(1), store.version(3))
     after = {path: path.stat().st_mtime_ns for path in [birds.folder, *birds.folder.rglob("*")]}
     assert after == before
 
@@ -554,7 +633,7 @@ def test_a_damaged_version_is_not_exported(birds: Store, tmp_path: Path) -> None
 
 def test_the_difference_of_two_versions_in_numbers(birds: Store) -> None:
     old, new = birds.version(1), birds.version(3)
-    found = difference(old, new)
+    found = difference(birds, old, new)
     assert (found["old"], found["new"]) == (1, 3)
     assert found["classes_added"] == ["tit", "jay"]
     assert found["classes_removed"] == []
@@ -568,7 +647,7 @@ def test_the_difference_of_two_versions_in_numbers(birds: Store) -> None:
 
 
 def test_the_difference_backwards_removes_classes(birds: Store) -> None:
-    found = difference(birds.version(3), birds.version(1))
+    found = difference(birds, birds.version(3), birds.version(1))
     assert found["classes_removed"] == ["tit", "jay"]
     assert found["accuracy"]["tit"] == {"old": 75.0, "new": None, "change": None}
 
@@ -576,4 +655,4 @@ def test_the_difference_backwards_removes_classes(birds: Store) -> None:
 def test_a_class_that_was_not_tested_has_no_accuracy(birds: Store) -> None:
     given = {**info(1), "accuracy": {"robin": [0, 0]}}
     version = birds.commit(HEADER, given, {}, {})
-    assert difference(birds.version(3), version)["accuracy"]["robin"]["new"] is None
+    assert difference(birds, birds.version(3), version)["accuracy"]["robin"]["new"] is None

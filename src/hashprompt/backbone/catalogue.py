@@ -8,9 +8,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hashprompt.backbone.convert import FILE_TYPES
-from hashprompt.backbone.download import DownloadError, fetch, file_sha256
-from hashprompt.data.cache import cache_dir
 from hashprompt.errors import UserError
+from hashprompt.storage.cache import cache_dir
+from hashprompt.storage.download import DownloadError, download, file_sha256
+from hashprompt.storage.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def obtain(name: str) -> Path:
         checkpoint = CATALOGUE[name]
         path = download_folder() / f"{name}{checkpoint.suffix}"
         try:
-            fetch(checkpoint.url, path)
+            download(checkpoint.url, path)
         except DownloadError as error:
             raise UserError(unavailable(name, checkpoint.url, str(error), path.name)) from error
     return path
@@ -173,10 +174,9 @@ class Checksum:
         """Remember the file, which has just proved to be readable."""
         if not self._ours or self._record.is_file():
             return
-        temporary = self._record.with_suffix(f".{os.getpid()}.tmp")
-        with suppress(OSError):  # a cache that several people read and one of them fills
-            temporary.write_text(f"{file_sha256(self._path)}  {self._path.name}\n")
-            os.replace(temporary, self._record)
+        line = f"{file_sha256(self._path)}  {self._path.name}\n"
+        with suppress(UserError):  # a cache that several people read and one of them fills
+            write_atomically(self._record, line.encode())
 
 
 def describe() -> Iterator[tuple[str, str]]:

@@ -16,8 +16,8 @@ from huggingface_hub import (
 from timm.models import get_pretrained_cfg
 
 from hashprompt.backbone.catalogue import CATALOGUE, HOW_TO_NAME, NANO, find_file, unavailable
-from hashprompt.backbone.download import TIMEOUT
 from hashprompt.errors import UserError
+from hashprompt.storage.download import TIMEOUT
 
 
 def timm_file(name: str) -> Path:

@@ -5,7 +5,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,13 +14,13 @@ from rich.console import Console
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from hashprompt.classifier.asking import Opened
-from hashprompt.classifier.changes import Changes, changes_of
+from hashprompt.classifier.changes import Changes, changes_of, difference, history_of
 from hashprompt.classifier.choices import Effort, Plan
 from hashprompt.classifier.learner import weights_file
 from hashprompt.classifier.learning import Learning, confused_photos
 from hashprompt.classifier.questions import Answer
 from hashprompt.classifier.questions import questions as questions_in
-from hashprompt.classifier.store import Store, Version, difference
+from hashprompt.classifier.store import Store, Version
 from hashprompt.classifier.teaching import Lesson, Teacher
 from hashprompt.errors import UserError
 
@@ -34,9 +34,12 @@ class Learned:
     version: int
     changes: Changes
     report: Path | None = None
+    finished_before: bool = False  # there was nothing left to do
 
     def text(self) -> str:
         told = self.changes.text()
+        if self.finished_before:
+            return f"This learn is finished already.\n{told}"
         return (
             f"{told}\nReport, with pictures of confused photos: {self.report}"
             if self.report
@@ -45,7 +48,8 @@ class Learned:
 
     def to_dict(self) -> dict[str, Any]:
         report = str(self.report) if self.report else None
-        return {"version": self.version, "report": report, **self.changes.to_dict()}
+        already = {"finished_before": self.finished_before}
+        return {"version": self.version, "report": report, **already, **self.changes.to_dict()}
 
 
 class ContinualClassifier(ClassifierMixin, BaseEstimator):
@@ -134,11 +138,11 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
             if begun and teacher.is_done(begun):
                 shutil.rmtree(store.learning, ignore_errors=True)
                 if resume or (begun.source and begun.source == lesson.source):
-                    return self._learned(store.version(), [], False)
+                    return replace(self._learned(store.version(), [], False), finished_before=True)
                 begun = None
             if resume:
                 if begun is None:
-                    raise UserError(f"There is no unfinished learn in {store.folder}.")
+                    return self._finished_already(lesson.source)
                 lesson = lesson.resumed(begun)
             if lesson.photos is None:
                 raise UserError("Say what to learn: a folder of class folders, or images.")
@@ -151,6 +155,19 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
             learning = Learning(store, setup, batch, job)
             version = learning.run(quiet)
             return self._learned(version, learning.tested, report)
+
+    def _finished_already(self, source: str | None) -> Learned:
+        """What to answer when there is nothing to resume."""
+        store = self._store
+        if store.is_new:
+            raise UserError(f"There is no unfinished learn in {store.folder}.")
+        version = store.version()
+        if source and Path(source).name != version.info["source"]:
+            raise UserError(
+                f"There is no unfinished learn in {store.folder}; its last one, of "
+                f"{version.info['source']}, is finished. To learn {source}, leave out resume."
+            )
+        return replace(self._learned(version, [], False), finished_before=True)
 
     def plan(
         self,
@@ -246,18 +263,11 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
     # The past. -----------------------------------------------------------------------------
 
     def history(self) -> list[dict[str, Any]]:
-        """All versions: what was learned when, classes, photos, accuracy, size."""
-        if self._store.is_new:
-            return []
-        current = self._store.current()
-        return [
-            {
-                **changes_of(self._store, None, version).summary(),
-                "parent": version.info["parent"],
-                "current": version.number == current,
-            }
-            for version in self._store.versions()
-        ]
+        """All versions: what was learned when, classes, photos, accuracy, size.
+
+        Of a version that cannot be read there is only `damaged`, which says why.
+        """
+        return history_of(self._store)
 
     def undo(self, to: int | None = None) -> int:
         """Back to the version before the last learn, exactly, or to any other that is kept."""
@@ -266,7 +276,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):
 
     def diff(self, old: int, new: int) -> dict[str, Any]:
         """What differs between two versions."""
-        return difference(self._store.version(old), self._store.version(new))
+        return difference(self._store, self._store.version(old), self._store.version(new))
 
     def export(self, target: str | Path, version: int | None = None, backbone: bool = True) -> Path:
         """One version as a folder that opens on another machine, without paths of photos."""

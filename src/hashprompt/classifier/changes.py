@@ -135,5 +135,66 @@ def changes_of(store: Store, old: Version | None, new: Version) -> Changes:
     )
 
 
+def history_of(store: Store) -> list[dict[str, Any]]:
+    """All versions by number; of damaged ones no more than what is wrong with them."""
+    if store.is_new:
+        return []
+    current, damages = store.current(), store.damages()
+    rows = []
+    for number in store.numbers():
+        row: dict[str, Any] = {"version": number, "damaged": damages.get(number)}
+        if number not in damages:
+            version = store.version(number)
+            row |= changes_of(store, None, version).summary()
+            row["parent"] = version.info["parent"]
+        rows.append({**row, "current": number == current})
+    return rows
+
+
+def difference(store: Store, old: Version, new: Version) -> dict[str, Any]:
+    """What differs between two versions; accuracies in percent, None where nothing was tested."""
+    before, after = _percentages(old), _percentages(new)
+    images = {name: _images(new, name) - _images(old, name) for name in [*before, *after]}
+    # The other options are fixed by the first learn, in `classifier.json`.
+    options = [version.info.get("training") or {} for version in (old, new)]
+    differing = sorted(
+        k for k in {*options[0], *options[1]} if options[0].get(k) != options[1].get(k)
+    )
+    sizes = store.size(old), store.size(new)
+    return {
+        "old": old.number,
+        "new": new.number,
+        "classes_added": [name for name in after if name not in before],
+        "classes_removed": [name for name in before if name not in after],
+        "accuracy": {
+            name: {
+                "old": before.get(name),
+                "new": after.get(name),
+                "change": _change(before.get(name), after.get(name)),
+            }
+            for name in [*after, *(name for name in before if name not in after)]
+        },
+        "images_added": {name: count for name, count in images.items() if count},
+        "bytes": {"old": sizes[0], "new": sizes[1], "change": sizes[1] - sizes[0]},
+        "options": {name: [o.get(name) for o in options] for name in differing},
+        "temperature": [version.info.get("temperature") for version in (old, new)],
+    }
+
+
+def _percentages(version: Version) -> dict[str, float | None]:
+    """Accuracy of every class, in the order of the classes."""
+    tested = version.info.get("accuracy") or {}
+    counts = {name: tested.get(name) or (0, 0) for name in version.info["classes"]}
+    return {name: percent(*pair) for name, pair in counts.items()}
+
+
+def _images(version: Version, name: str) -> int:
+    return sum((version.info.get("images") or {}).get(name, ()))
+
+
+def _change(old: float | None, new: float | None) -> float | None:
+    return None if old is None or new is None else new - old
+
+
 def percent(right: int, tested: int) -> float | None:
     return 100 * right / tested if tested else None

@@ -29,11 +29,10 @@ from hashprompt.data.reading.opening import open_photos
 from hashprompt.data.reading.options import ReadOptions
 from hashprompt.data.streams.stream import TaskData
 from hashprompt.engine.callbacks import Callback
-from hashprompt.engine.checkpoint import write_json
 from hashprompt.engine.devices import launch
 from hashprompt.engine.trainer import Trainer
-from hashprompt.errors import UserError
 from hashprompt.progress import ProgressBars, reading_bar
+from hashprompt.storage.files import DamagedError, read_json, write_json
 
 TEST = "test"
 # The phases of the method, as a person with photos would call them.
@@ -77,15 +76,17 @@ class Job:
     @classmethod
     def read(cls, folder: Path) -> "Job | None":
         """The unfinished learn in a folder; one that was cut off before it began is none."""
+        advice = (
+            "Drop this unfinished learn with discard (`hashprompt learn MODEL PHOTOS --discard`); "
+            "finished versions are not touched."
+        )
         try:
-            return cls(**json.loads((folder / "job.json").read_text()))
+            stored = read_json(folder / "job.json", {}, advice)
+            return cls(**{k: v for k, v in stored.items() if k != "format"})
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError) as error:
-            raise UserError(
-                f"The unfinished learn in {folder} cannot be read ({error}). Drop it with discard "
-                "(`hashprompt learn MODEL PHOTOS --discard`); finished versions are not touched."
-            ) from error
+        except TypeError as error:  # of another version
+            raise DamagedError(folder / "job.json", str(error), advice) from error
 
 
 def fingerprint(batch: Batch, *others: Any) -> str:

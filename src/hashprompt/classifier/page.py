@@ -15,7 +15,6 @@ from torch import Tensor
 
 from hashprompt.classifier.changes import Changes, ClassChange
 from hashprompt.classifier.choices import in_words
-from hashprompt.engine.checkpoint import write_atomically
 from hashprompt.report.figures import PALETTE, figure_of, legend_below, new_axes, render, usage_map
 from hashprompt.report.markup import (
     card,
@@ -27,6 +26,7 @@ from hashprompt.report.markup import (
     table,
     warning,
 )
+from hashprompt.storage.files import write_atomically
 
 MOST_CLASSES = 40  # rows of the figure
 MOST_PICTURES = 24

@@ -13,22 +13,39 @@ import json
 import os
 import shutil
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
-from torch import Tensor
-
-from hashprompt.engine.checkpoint import write_atomically, write_json
 from hashprompt.errors import UserError
+from hashprompt.storage.files import (
+    OTHER_CONTENT,
+    DamagedError,
+    bytes_to_tensors,
+    in_words,
+    read_file,
+    read_json,
+    reason_of,
+    require,
+    sync_folder,
+    temporary_name,
+    tensor_bytes,
+    write_atomically,
+    write_json,
+)
+from hashprompt.storage.lock import locked
 
-FORMAT = 1
+if TYPE_CHECKING:
+    from torch import Tensor
+
+OLDEST = 1  # format that is still read: what somebody taught must not be lost
+POINTER: dict[str, type] = {"current": int, "newest": int}
+FIXED: dict[str, type] = {"method": str, "seed": int, "options": dict, "backbone": dict}
+BACKBONE: dict[str, type] = {"name": str, "sha256": str, "image_size": int}
 HEADER, INFO, TENSORS, PHOTOS = (
     "classifier.json",
     "version.json",
@@ -78,14 +95,17 @@ class Store:
                 text += f"Make one: hashprompt learn {self.folder} PHOTOS"
             raise UserError(text)
         path = self.folder / HEADER
-        try:
-            header = _read_json(path)
-            _ = int(header["current"]), int(header["newest"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{path} is damaged ({_reason(error)}). Put back a copy of this file; the "
-                f"versions in {self._versions} do not depend on it."
-            ) from error
+        advice = (
+            f"Put back a copy of this file; the versions in {self._versions} do not depend on it."
+        )
+        header = read_json(path, FIXED | POINTER, advice, OLDEST, may_lack_checksum=True)
+        require(path, header["backbone"], BACKBONE, advice)
+        if header["format"] == 1:
+            warnings.warn(
+                f"{path} was written by an older hashprompt and has no checksum, so damage in it "
+                "would not show. The next learn or undo adds one.",
+                stacklevel=2,
+            )
         return header
 
     def current(self) -> int:
@@ -97,12 +117,14 @@ class Store:
         newest = self.header()["newest"]
         return [number for number in _numbered(self._versions) if number <= newest]
 
-    def versions(self) -> list[Version]:
-        """All versions whose `version.json` can be read, by number."""
-        found = []
+    def damages(self) -> dict[int, str]:
+        """What is wrong with versions whose `version.json` cannot be read."""
+        found = {}
         for number in self.numbers():
-            with suppress(_DamagedError):
-                found.append(self._read(number))
+            try:
+                self._read(number)
+            except UserError as error:
+                found[number] = str(error)
         return found
 
     def version(self, number: int | None = None) -> Version:
@@ -114,12 +136,12 @@ class Store:
             raise UserError(f"{self.folder} has no version {number}. There are: {there}.")
         try:
             return self._read(number)
-        except _DamagedError as error:
+        except DamagedError as error:
             raise self._damaged(number, error) from error
 
-    def tensors(self, version: Version) -> dict[str, Tensor]:
+    def tensors(self, version: Version) -> "dict[str, Tensor]":
         """What the version has learned, checked against its checksum."""
-        return load_tensors(self._content(version, TENSORS))
+        return bytes_to_tensors(self._content(version, TENSORS))
 
     def photos(self, version: Version) -> dict[str, list[Any]]:
         """{sha256 of a photo: [class id, "train" or "test", path or "", answer]}, checked."""
@@ -128,7 +150,7 @@ class Store:
 
     def size(self, version: Version) -> int:
         """Bytes on disk."""
-        return _bytes(version.folder)
+        return sum(path.stat().st_size for path in version.folder.iterdir())
 
     # Writing. ------------------------------------------------------------------------------
 
@@ -145,53 +167,47 @@ class Store:
         if self._holder == threading.get_ident():
             yield
             return
-        lock, note = FileLock(self.folder / ".lock"), self.folder / ".holder.json"
-        with _in_words(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
+        note = self.folder / ".holder.json"
+        with locked(
+            self.folder, lambda: f"{self.folder} is in use: {_told(note)}. Try again later."
+        ):
             try:
-                lock.acquire(timeout=0)
-            except Timeout as error:
-                raise UserError(
-                    f"{self.folder} is in use: {_told(note)}. Try again later."
-                ) from error
-        try:
-            write_json(note, {"pid": os.getpid(), "doing": doing, "since": _now()})
-            self._holder = threading.get_ident()
-            yield
-        finally:
-            self._holder = None
-            with suppress(OSError):
-                note.unlink(missing_ok=True)
-            lock.release()
+                write_json(note, {"pid": os.getpid(), "doing": doing, "since": _now()})
+                self._holder = threading.get_ident()
+                yield
+            finally:
+                self._holder = None
+                with suppress(OSError):
+                    note.unlink(missing_ok=True)
 
     def commit(
         self,
         header: Mapping[str, Any],
         info: Mapping[str, Any],
-        tensors: Mapping[str, Tensor],
+        tensors: "Mapping[str, Tensor]",
         photos: Mapping[str, list[Any]],
     ) -> Version:
         """Keep a new version and make it the current one; a kill leaves the old or the new one.
 
-        Sets format, number, parent, created and files of `info`, and format, current, newest and
-        created of `header`; the parent is the current version.
+        Sets number, parent, created and files of `info`, and current, newest and created of
+        `header`; the parent is the current version.
         """
         with self.lock("saving a version"):
             old = {} if self.is_new else self.header()
             self._clean()
             number = old.get("newest", 0) + 1
             info = {**info, "number": number, "parent": old.get("current"), "created": _now()}
-            content = save_tensors({k: v.detach().cpu().contiguous() for k, v in tensors.items()})
-            header = {**header, "current": number, "newest": number, "format": FORMAT}
+            content = tensor_bytes(tensors)
+            header = {**header, "current": number, "newest": number}
             header["created"] = old.get("created") or header.get("created") or info["created"]
             place, folder = self._versions / f".{number:04d}.tmp", self._place(number)
             try:
                 info = _write_version(place, info, content, photos)
-                with _in_words(folder):
+                with in_words(folder):
                     os.rename(place, folder)
-                _sync(self._versions)
+                sync_folder(self._versions)
                 write_json(self.folder / HEADER, header)
-                _sync(self.folder)
+                sync_folder(self.folder)
             except UserError:
                 self._clean()
                 raise
@@ -204,7 +220,7 @@ class Store:
             for name in (TENSORS, PHOTOS):
                 self._content(version, name)
             write_json(self.folder / HEADER, {**self.header(), "current": version.number})
-            _sync(self.folder)
+            sync_folder(self.folder)
             return version
 
     def export(self, target: Path, number: int | None, extra_files: Mapping[str, Path]) -> Path:
@@ -221,17 +237,17 @@ class Store:
         # Where the photos lie is nobody's business on another machine.
         photos = {key: [*entry[:2], "", *entry[3:]] for key, entry in self.photos(version).items()}
         tensors = self._content(version, TENSORS)
-        with _in_words(target):
+        with in_words(target):
             if target.exists() and (not target.is_dir() or any(target.iterdir())):
                 raise UserError(f"{target} exists already. Export to a new or an empty folder.")
-            place = target.absolute().with_name(f".{target.absolute().name}.{os.getpid()}.tmp")
+            place = temporary_name(target.absolute())
             try:
                 folder = place / "versions" / version.folder.name
                 _write_version(folder, version.info, tensors, photos)
                 for name, path in extra_files.items():
                     _copy(path, place / name)
                 write_json(place / HEADER, header)
-                _sync(place)
+                sync_folder(place)
                 if target.exists():
                     target.rmdir()
                 os.rename(place, target)
@@ -251,7 +267,7 @@ class Store:
             names = {p.name for p in self.folder.iterdir() if not p.name.startswith(".")}
             finished = _numbered(self._versions)
         except OSError as error:
-            raise UserError(f"Cannot read {self.folder}: {_reason(error)}.") from error
+            raise UserError(f"Cannot read {self.folder}: {reason_of(error)}.") from error
         if names - OURS:
             raise UserError(
                 f"{self.folder} is not a classifier: it holds {min(names - OURS)!r} and no "
@@ -270,22 +286,20 @@ class Store:
     def _read(self, number: int) -> Version:
         path = self._place(number) / INFO
         try:
-            info = _read_json(path)
-            expected = info.get("sha256")
-            sound = expected == _info_sha256(info) and {TENSORS, PHOTOS} <= set(info["files"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise _DamagedError(path, _reason(error)) from error
-        if not sound:
-            raise _DamagedError(path, "its content is not what was saved")
+            info = read_json(path, {"files": dict, "classes": list}, "", OLDEST)
+        except FileNotFoundError as error:
+            raise DamagedError(path, "it is missing") from error
+        if not {TENSORS, PHOTOS} <= info["files"].keys():
+            raise DamagedError(path, "it names no files")
         return Version(number, self._place(number), info)
 
     def _content(self, version: Version, name: str) -> bytes:
         try:
             return _checked(version, name)
-        except _DamagedError as error:
+        except DamagedError as error:
             raise self._damaged(version.number, error) from error
 
-    def _damaged(self, number: int, error: "_DamagedError") -> UserError:
+    def _damaged(self, number: int, error: DamagedError) -> UserError:
         problem, current = f"{error.path} is damaged ({error.reason}).", self.current()
         if number != current:
             return UserError(f"{problem} Version {current}, the current one, does not need it.")
@@ -304,7 +318,7 @@ class Store:
         try:
             version = self._read(number)
             return bool(_checked(version, TENSORS) and _checked(version, PHOTOS))
-        except (_DamagedError, UserError):
+        except UserError:
             return False
 
     def _parent(self) -> int:
@@ -335,64 +349,14 @@ class Store:
                     path.unlink()
 
 
-def difference(old: Version, new: Version) -> dict[str, Any]:
-    """What differs between two versions; accuracies in percent, None where nothing was tested."""
-    before, after = _percentages(old), _percentages(new)
-    images = {name: _images(new, name) - _images(old, name) for name in [*before, *after]}
-    options = [version.info.get("options") or {} for version in (old, new)]
-    differing = sorted(
-        k for k in {*options[0], *options[1]} if options[0].get(k) != options[1].get(k)
-    )
-    sizes = _bytes(old.folder), _bytes(new.folder)
-    return {
-        "old": old.number,
-        "new": new.number,
-        "classes_added": [name for name in after if name not in before],
-        "classes_removed": [name for name in before if name not in after],
-        "accuracy": {
-            name: {
-                "old": before.get(name),
-                "new": after.get(name),
-                "change": _change(before.get(name), after.get(name)),
-            }
-            for name in [*after, *(name for name in before if name not in after)]
-        },
-        "images_added": {name: count for name, count in images.items() if count},
-        "bytes": {"old": sizes[0], "new": sizes[1], "change": sizes[1] - sizes[0]},
-        "options": {name: [o.get(name) for o in options] for name in differing},
-        "temperature": [version.info.get("temperature") for version in (old, new)],
-    }
-
-
-def _percentages(version: Version) -> dict[str, float | None]:
-    """Accuracy of every class, in the order of the classes."""
-    tested = version.info.get("accuracy") or {}
-    counts = {name: tested.get(name) or (0, 0) for name in version.info["classes"]}
-    return {name: 100 * right / all_ if all_ else None for name, (right, all_) in counts.items()}
-
-
-def _images(version: Version, name: str) -> int:
-    return sum((version.info.get("images") or {}).get(name, ()))
-
-
-def _change(old: float | None, new: float | None) -> float | None:
-    return None if old is None or new is None else new - old
-
-
-class _DamagedError(Exception):
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
-
-
 def _checked(version: Version, name: str) -> bytes:
     path = version.folder / name
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise _DamagedError(path, _reason(error)) from error
+        content = read_file(path)
+    except FileNotFoundError as error:
+        raise DamagedError(path, "it is missing") from error
     if hashlib.sha256(content).hexdigest() != version.info["files"][name]:
-        raise _DamagedError(path, "its content is not what was saved")
+        raise DamagedError(path, OTHER_CONTENT)
     return content
 
 
@@ -404,29 +368,9 @@ def _write_version(
     for name, content in contents.items():
         write_atomically(place / name, content)
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    # Through JSON, so that what is returned and summed is what a reader gets.
-    written: dict[str, Any] = json.loads(json.dumps({**info, "format": FORMAT, "files": sums}))
-    written["sha256"] = _info_sha256(written)
-    write_json(place / INFO, written)
-    _sync(place)
+    written = write_json(place / INFO, {**info, "files": sums})
+    sync_folder(place)
     return written
-
-
-def _info_sha256(info: Mapping[str, Any]) -> str:
-    rest = {key: value for key, value in info.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    value = json.loads(path.read_bytes())
-    if not isinstance(value, dict) or not isinstance(value.get("format"), int):
-        raise ValueError("it has no format number")
-    if value["format"] > FORMAT:
-        raise UserError(
-            f"{path} was made by a newer hashprompt (format {value['format']}, known: {FORMAT}). "
-            "Update: pip install --upgrade hashprompt"
-        )
-    return value
 
 
 def _numbered(folder: Path) -> list[int]:
@@ -435,40 +379,11 @@ def _numbered(folder: Path) -> list[int]:
     return sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal() and p.is_dir())
 
 
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir())
-
-
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     with open(target, "rb+") as file:
         os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Make new names in a folder survive a power cut, where the system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-@contextmanager
-def _in_words(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, NotImplementedError) as error:  # the latter: no locks on this file system
-        raise UserError(
-            f"Could not write {path}: {_reason(error)}. Free some space or make the folder "
-            "writable; what was saved before is intact."
-        ) from error
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
 
 
 def _told(note: Path) -> str:

@@ -17,11 +17,11 @@ from hashprompt.cli import data, photos
 from hashprompt.cli.settings import parse_settings
 from hashprompt.data.settings import StreamOptions
 from hashprompt.data.streams.names import available_streams
-from hashprompt.engine.checkpoint import write_atomically
 from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
 from hashprompt.methods.base import find_method, known_methods, presets
 from hashprompt.options import Options
+from hashprompt.storage.files import write_atomically
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -22,8 +22,8 @@ from hashprompt.classifier.names import SimilarNames
 from hashprompt.classifier.questions import to_csv, to_json
 from hashprompt.classifier.store import Store
 from hashprompt.cli.settings import parse_settings, split_pair
-from hashprompt.engine.checkpoint import write_atomically
 from hashprompt.errors import UserError
+from hashprompt.storage.files import write_atomically
 
 console = Console()
 errors = Console(stderr=True)
@@ -182,6 +182,8 @@ def history(model: Model, as_json: AsJson = False) -> None:
     if as_json:
         _print_json(rows)
         return
+    damaged = [row["version"] for row in rows if row["damaged"]]
+    rows = [row for row in rows if not row["damaged"]]
     line = _line_of_descent(rows)
     # Folded: a name that is too long for the column must come out whole.
     source, when = Column("learned", overflow="fold"), Column("when", no_wrap=True)
@@ -207,9 +209,8 @@ def history(model: Model, as_json: AsJson = False) -> None:
     undone = [row["version"] for row in rows if row["version"] not in line]
     if undone:
         _line(f"Undone, but kept: {_listed(undone)}; hashprompt undo {model} --to {undone[-1]}")
-    damaged = set(Store(model.expanduser()).numbers()) - {row["version"] for row in rows}
     if damaged:
-        _warn(f"Damaged, and left out here: version {_listed(sorted(damaged))}.")
+        _warn(f"Damaged, and left out here: version {_listed(damaged)}.")
 
 
 def undo(

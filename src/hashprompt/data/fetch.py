@@ -1,24 +1,29 @@
 """Get data sets from the internet, on request only: resumable, and verified before any use."""
 
 import hashlib
-import http.client
-import urllib.error
-import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from hashprompt.data.fetching.archives import unpack
 from hashprompt.data.sets.base import DataSet, PublishedFile
 from hashprompt.errors import UserError
+from hashprompt.storage.download import (
+    DownloadError,
+    Source,
+    Watch,
+    file_size,
+    show_on_terminal,
+    transfer,
+)
 
 BLOCK = 1 << 20
 TIMEOUT = 60.0  # seconds without a byte
 AGAIN = "Run the command again to go on from there."
-Watch = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all
 
 
 def fetch(
-    data: DataSet, root: Path, say: Callable[[str], None], watch: Watch | None = None
+    data: DataSet, root: Path, say: Callable[[str], None], watch: Watch = show_on_terminal
 ) -> None:
     """Bring all files of a data set into the data root, as far as they are not there yet.
 
@@ -68,18 +73,16 @@ def _at_hand(remote: PublishedFile, root: Path) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def _download(remote: PublishedFile, root: Path, watch: Watch | None) -> Path:
+def _download(remote: PublishedFile, root: Path, watch: Watch) -> Path:
     target = root / remote.into / remote.name
     part = target.with_name(f"{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _continue(remote, part, watch)
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        kept = part.stat().st_size if part.is_file() else 0
+        transfer(Source(remote.url, remote.size), part, partial(watch, remote.name), TIMEOUT)
+    except (OSError, DownloadError) as error:
         raise UserError(
-            f"Could not get {remote.url}: {reason}. {kept:,} bytes are in {part}. {AGAIN} Or get "
-            f"the file in another way and put it there as {target}."
+            f"Could not get {remote.url}: {error}. {file_size(part):,} bytes are in {part}. "
+            f"{AGAIN} Or get the file in another way and put it there as {target}."
         ) from error
     try:
         verify(part, remote)
@@ -88,32 +91,3 @@ def _download(remote: PublishedFile, root: Path, watch: Watch | None) -> Path:
         raise
     part.replace(target)
     return target
-
-
-def _continue(remote: PublishedFile, part: Path, watch: Watch | None) -> None:
-    """Append to what is there already, if the server can; else begin anew."""
-    have = part.stat().st_size if part.is_file() else 0
-    if have and have == remote.size:
-        return
-    request = urllib.request.Request(remote.url, headers={"User-Agent": "hashprompt"})
-    if have:
-        request.add_header("Range", f"bytes={have}-")
-    try:
-        response = urllib.request.urlopen(request, timeout=TIMEOUT)
-    except urllib.error.HTTPError as error:
-        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return  # all of it is there; the checksum will tell
-        raise
-    with response:
-        resumed = response.status == http.client.PARTIAL_CONTENT
-        have = have if resumed else 0
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length else remote.size
-        with part.open("ab" if resumed else "wb") as out:
-            while block := response.read(BLOCK):
-                out.write(block)
-                have += len(block)
-                if watch:
-                    watch(remote.name, have, total)
-    if total is not None and have < total:
-        raise ConnectionError(f"the connection ended after {have:,} of {total:,} bytes")

@@ -1,82 +1,122 @@
 """Checkpoints: tensors in safetensors, the rest in JSON, each complete or not there at all."""
 
 import hashlib
-import json
-import os
+import re
+import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal
 
 from hashprompt.errors import UserError
+from hashprompt.storage.files import (
+    OTHER_CONTENT,
+    DamagedError,
+    bytes_to_tensors,
+    read_file,
+    read_json,
+    tensor_bytes,
+    write_atomically,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 KEPT = 2  # the newest, and the one before it in case the newest is damaged
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old content or all of the new."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise UserError(
-            f"Could not write {path}: {error.strerror or error}. Free some space or make the "
-            "folder writable; what was saved before is intact."
-        ) from error
-
-
-def write_json(path: Path, value: Any) -> None:
-    write_atomically(path, json.dumps(value, indent=1).encode())
+# The names we give, those of unfinished writes too; no other file is ever removed.
+NAME = re.compile(r"(?:state-([0-9]{6,})\.json|tensors-([0-9]{6,})\.safetensors)")
+UNFINISHED = re.compile(rf"\.{NAME.pattern}\.[0-9a-f]+\.tmp")
 
 
 class Checkpoints:
-    """Numbered checkpoints in a folder."""
+    """Numbered checkpoints in a folder. Loading writes and deletes nothing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._damaged: set[int] = set()  # found by `load`: they do not count as kept
 
-    def _numbers(self) -> list[int]:
-        found = (p.stem.removeprefix("state-") for p in self.folder.glob("state-*.json"))
-        return sorted(int(n) for n in found if n.isdigit())
-
-    def save(self, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
+    def save(self, tensors: "Mapping[str, Tensor]", state: Mapping[str, Any]) -> None:
         """Save a checkpoint: the JSON, written last, holds the checksum of the tensors."""
-        number = max(self._numbers(), default=0) + 1
-        content = save_tensors({k: v.detach().cpu().contiguous() for k, v in tensors.items()})
-        write_atomically(self.folder / f"tensors-{number:06d}.safetensors", content)
-        state = {**state, "sha256": hashlib.sha256(content).hexdigest()}
-        write_json(self.folder / f"state-{number:06d}.json", state)
+        # A number of its own, above those of damaged or unfinished ones too.
+        number = max((_number(match) for match in self._ours()), default=0) + 1
+        content = tensor_bytes(tensors)
+        write_atomically(self._tensors(number), content)
+        checksum = hashlib.sha256(content).hexdigest()
+        write_json(self._state(number), {**state, "tensors_sha256": checksum})
         self._prune(number)
 
+    def load(self) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
+        """The newest checkpoint that is whole, or None; that later ones are damaged is said.
+
+        Raises:
+            UserError: if a file cannot be read: it may be whole.
+        """
+        found, damages = self._newest_whole()
+        self._damaged |= damages.keys()
+        if damages:
+            which = "; ".join(f"{e.path.name}: {e.reason}" for e in damages.values())
+            going_on = "Going on from the one before." if found else "No checkpoint is whole."
+            warnings.warn(f"Damaged in {self.folder}: {which}. {going_on}", stacklevel=2)
+        return (bytes_to_tensors(found[0]), found[1]) if found else None
+
+    def check(self) -> Literal["none", "whole", "newest damaged", "all damaged"]:
+        """What there is to load, without loading it."""
+        found, damages = self._newest_whole()
+        if not damages:
+            return "whole" if found else "none"
+        return "newest damaged" if found else "all damaged"
+
+    def _newest_whole(self) -> tuple[tuple[bytes, dict[str, Any]] | None, dict[int, DamagedError]]:
+        """Content and state of the newest whole checkpoint; what is wrong with those after it."""
+        damages: dict[int, DamagedError] = {}
+        for number in reversed(self._numbers()):
+            try:
+                return self._read(number), damages
+            except DamagedError as error:
+                damages[number] = error
+        return None, damages
+
+    def _numbers(self) -> list[int]:
+        """Of all checkpoints that were saved to the end: those with a state."""
+        return sorted(int(match[1]) for match in self._ours() if match[1])
+
+    def _ours(self) -> list[re.Match[str]]:
+        try:
+            names = [path.name for path in self.folder.iterdir()]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UserError(f"Could not read {self.folder}: {error.strerror or error}.") from error
+        return [match for name in names if (match := NAME.fullmatch(name))]
+
+    def _state(self, number: int) -> Path:
+        return self.folder / f"state-{number:06d}.json"
+
+    def _tensors(self, number: int) -> Path:
+        return self.folder / f"tensors-{number:06d}.safetensors"
+
+    def _read(self, number: int) -> tuple[bytes, dict[str, Any]]:
+        """Content of the tensors' file, and state."""
+        try:
+            state = read_json(self._state(number), {"tensors_sha256": str}, "")
+            content = read_file(self._tensors(number))
+        except FileNotFoundError as error:
+            raise DamagedError(Path(error.filename), "it is missing") from error
+        if hashlib.sha256(content).hexdigest() != state["tensors_sha256"]:
+            raise DamagedError(self._tensors(number), OTHER_CONTENT)
+        return content, state
+
     def _prune(self, newest: int) -> None:
-        keep = {f"{n:06d}" for n in range(newest - KEPT + 1, newest + 1)}
+        """Remove checkpoints older than those kept, and what killed saves left."""
+        whole = [number for number in self._numbers() if number not in self._damaged]
+        keep = set(whole[-KEPT:])
         for path in self.folder.iterdir():
-            if path.stem.rpartition("-")[2] not in keep:
+            match = NAME.fullmatch(path.name)
+            number = _number(match) if match else newest
+            half = number < newest and not self._state(number).exists()
+            if number < min(keep) or half or UNFINISHED.fullmatch(path.name):
                 path.unlink(missing_ok=True)
 
-    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest checkpoint that is whole, or None. Later, damaged ones are removed."""
-        for number in reversed(self._numbers()):
-            state_path = self.folder / f"state-{number:06d}.json"
-            tensor_path = self.folder / f"tensors-{number:06d}.safetensors"
-            try:
-                state = json.loads(state_path.read_text())
-                content = tensor_path.read_bytes()
-                if hashlib.sha256(content).hexdigest() == state["sha256"]:
-                    return load_tensors(content), state
-            except (OSError, ValueError, KeyError):
-                pass
-            for path in (state_path, tensor_path):
-                path.unlink(missing_ok=True)
-        return None
+
+def _number(match: re.Match[str]) -> int:
+    return int(match[1] or match[2])

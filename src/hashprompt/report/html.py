@@ -7,10 +7,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from hashprompt.engine.checkpoint import write_atomically
 from hashprompt.report import ResultData, read_result
 from hashprompt.report.figures import FIGURES, render
 from hashprompt.report.markup import card, figure, make_page, pairs, plain, section, table, warning
+from hashprompt.storage.files import write_atomically
 
 METRICS = {
     "FAA": "Final average accuracy: the mean over all tasks, after the last one. Higher is better.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hashprompt.data.reading.options import Track
 from hashprompt.data.settings import StreamOptions
 from hashprompt.errors import UserError
+from hashprompt.storage.cache import cache_dir
 
 if TYPE_CHECKING:
     from hashprompt.data.dataset import Source
@@ -86,8 +87,6 @@ def data_root(chosen: str | None = None) -> Path:
     named = chosen or os.environ.get("HASHPROMPT_DATA")
     if named:
         return Path(named).expanduser()
-    from hashprompt.data.cache import cache_dir  # imports torch
-
     return cache_dir() / "datasets"
 
 

@@ -9,9 +9,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from hashprompt.data.cache import cache_dir
-from hashprompt.engine.checkpoint import write_atomically
 from hashprompt.errors import UserError
+from hashprompt.storage.cache import cache_dir
+from hashprompt.storage.files import write_atomically
 
 DIGEST_BYTES = 32
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.backbone import load_backbone
-from hashprompt.classifier import learning
+from hashprompt.classifier import trainer
 
 Make = Callable[..., ContinualClassifier]
 
@@ -262,14 +262,14 @@ def test_while_one_learns_another_is_refused_and_answers_go_on(
     classifier, other = make(), make()
     classifier.learn(spring, report=False, quiet=True)
     entered, leave = threading.Event(), threading.Event()
-    inner = learning.Learning.run
+    inner = trainer.ClassifierTrainer.run
 
-    def slow(self: learning.Learning, quiet: bool) -> object:
+    def slow(self: trainer.ClassifierTrainer, quiet: bool) -> object:
         entered.set()
         assert leave.wait(60)
         return inner(self, quiet)
 
-    monkeypatch.setattr(learning.Learning, "run", slow)
+    monkeypatch.setattr(trainer.ClassifierTrainer, "run", slow)
     thread = threading.Thread(
         target=lambda: classifier.learn(summer, report=False, quiet=True), daemon=True
     )
@@ -427,7 +427,7 @@ def test_a_skipping_learn_is_resumed_as_it_began(make: Make, tmp_path: Path) -> 
     photos = write_photos(tmp_path / "photos", NAMES[:2])
     (photos / "ash" / "broken.jpg").write_bytes(b"no picture")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learning.Learning, "_test", lambda *_: 1 / 0)
+        patch.setattr(trainer.ClassifierTrainer, "_evaluate", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             make().learn(photos, unreadable="skip", report=False, quiet=True)
     assert make().learn(resume=True, report=False, quiet=True).version == 1
@@ -436,7 +436,7 @@ def test_a_skipping_learn_is_resumed_as_it_began(make: Make, tmp_path: Path) -> 
 def test_the_example_in_the_documentation_works() -> None:
     import doctest
 
-    import hashprompt.classifier as module
+    import hashprompt.classifier.continual as module
 
     assert doctest.testmod(module).attempted >= 5
     assert doctest.testmod(module).failed == 0
@@ -444,8 +444,10 @@ def test_the_example_in_the_documentation_works() -> None:
 
 def test_an_answer_in_half_precision_is_close(taught: ContinualClassifier, spring: Path) -> None:
     half = ContinualClassifier(taught.folder)
-    setup = half._teacher.setup()
-    setup.__dict__["run_options"] = setup.run_options.model_copy(update={"precision": "bf16-mixed"})
+    config = half._planner().config()
+    config.__dict__["run_options"] = config.run_options.model_copy(
+        update={"precision": "bf16-mixed"}
+    )
     photo = spring / "ash" / "0-0.png"
     found, expected = half.predict(photo), taught.predict(photo)
     assert found.label == expected.label

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from hashprompt.methods.pipeline import Pipeline
@@ -22,6 +21,7 @@ STRANGE_RIDGE = 3.0
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     """T that makes softmax(logits / T) most likely, for logits (N, C) and labels (N,)."""
+    from scipy.optimize import minimize_scalar  # only a learn fits one
 
     def loss(log_t: float) -> float:
         return float(F.cross_entropy(logits.double() / np.exp(log_t), labels))
@@ -31,8 +31,8 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 
 def calibration_error(logits: Tensor, labels: Tensor, temperature: Tensor | float) -> float:
     """Mean gap, in percent, between how sure and how often right, over bins of confidence."""
-    confidence, said = (logits.double() / temperature).softmax(1).max(1)
-    right = (said == labels).double()
+    confidence, predicted = (logits.double() / temperature).softmax(1).max(1)
+    right = (predicted == labels).double()
     place = (confidence * BINS).long().clamp(max=BINS - 1)
     gaps = [
         float((place == b).double().mean() * (confidence - right)[place == b].mean().abs())

@@ -25,20 +25,20 @@ class SimilarNames(UserError):  # noqa: N818 (a question to the user)
         super().__init__("\n".join([*(_question(*pair) for pair in pairs[:SHOWN]), *more]))
 
 
-def settle_names(
-    given: Collection[str], known: Sequence[str], rename: Mapping[str, str]
+def resolve_names(
+    labels: Collection[str], known: Sequence[str], rename: Mapping[str, str]
 ) -> dict[str, str]:
     """Which class each given name means.
 
     Blanks around names go, and letters get one Unicode form. Whether names that differ by no more
     than that, or by case, mean one class is for the user to say.
     """
-    chosen = {name: _tidy(new) for old, new in rename.items() for name in _meant(old, given)}
-    names = {name: chosen.get(name, _tidy(name)) for name in given}
+    chosen = {name: _tidy(new) for old, new in rename.items() for name in _meant(old, labels)}
+    names = {name: chosen.get(name, _tidy(name)) for name in labels}
     if not all(names.values()):
         raise UserError("A class name is empty. Give every image a label and every class a name.")
-    # A name that was renamed to itself is settled: it is a class of its own.
-    open_names = {chosen.get(n, n) for n in given if n not in chosen or chosen[n] != _tidy(n)}
+    # A name that was renamed to itself is decided: it is a class of its own.
+    open_names = {chosen.get(n, n) for n in labels if n not in chosen or chosen[n] != _tidy(n)}
     pairs = _similar(sorted(open_names - set(known)), known)
     if pairs:
         raise SimilarNames(pairs)
@@ -57,11 +57,11 @@ def _similar(names: Sequence[str], known: Sequence[str]) -> list[tuple[str, str]
     return pairs + among
 
 
-def _meant(name: str, given: Collection[str]) -> list[str]:
+def _meant(name: str, labels: Collection[str]) -> list[str]:
     """The given names that a key of `rename` stands for."""
-    found = [name] if name in given else [other for other in given if _tidy(other) == _tidy(name)]
+    found = [name] if name in labels else [other for other in labels if _tidy(other) == _tidy(name)]
     if not found:
-        raise UserError(unknown("class to rename", name, given))
+        raise UserError(unknown("class to rename", name, labels))
     return found
 
 
@@ -86,3 +86,9 @@ def _question(name: str, other: str) -> str:
         f"rename={{{old}: {new}}} (--rename '{name}={other}'); if they are two, "
         f"rename={{{old}: {old}}} (--rename '{name}={name}')."
     )
+
+
+def shorten(items: Sequence[str]) -> str:
+    """The first few of a list, and how many more there are."""
+    more = f" and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
+    return ", ".join(items[:SHOWN]) + more

@@ -14,9 +14,9 @@ from PIL import Image
 from torch import Tensor
 
 from hashprompt.classifier.changes import Changes, ClassChange
-from hashprompt.classifier.choices import in_words
+from hashprompt.classifier.defaults import in_words
 from hashprompt.report.figures import PALETTE, figure_of, legend_below, new_axes, render, usage_map
-from hashprompt.report.markup import (
+from hashprompt.report.pages import (
     card,
     data_url,
     figure,

@@ -17,9 +17,9 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from hashprompt.classifier import Answer, ContinualClassifier
-from hashprompt.classifier.choices import Effort
+from hashprompt.classifier.answers import to_csv, to_json
+from hashprompt.classifier.learn_job import Effort
 from hashprompt.classifier.names import SimilarNames
-from hashprompt.classifier.questions import to_csv, to_json
 from hashprompt.classifier.store import Store
 from hashprompt.cli.settings import parse_settings, split_pair
 from hashprompt.errors import UserError

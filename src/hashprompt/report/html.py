@@ -9,7 +9,7 @@ from typing import Any
 
 from hashprompt.report import ResultData, read_result
 from hashprompt.report.figures import FIGURES, render
-from hashprompt.report.markup import card, figure, make_page, pairs, plain, section, table, warning
+from hashprompt.report.pages import card, figure, make_page, pairs, plain, section, table, warning
 from hashprompt.storage.files import write_atomically
 
 METRICS = {

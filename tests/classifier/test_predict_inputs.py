@@ -11,8 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from hashprompt.classifier import questions as module
-from hashprompt.classifier.questions import Answer, Question, questions, to_csv, to_json
+from hashprompt.classifier import predict_inputs as module
+from hashprompt.classifier.answers import Answer, to_csv, to_json
+from hashprompt.classifier.predict_inputs import InputImage, load_inputs
 from hashprompt.data.reading.images import read_image
 from hashprompt.errors import UserError
 
@@ -38,25 +39,25 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "other"
 
 
-def asked(what: Any, **options: Any) -> tuple[list[Question], str]:
-    found, kind = questions(what, **options)
+def asked(what: Any, **options: Any) -> tuple[list[InputImage], str]:
+    found, kind = load_inputs(what, **options)
     told = list(found)
     assert len(found) == len(told)
     return told, kind
 
 
-def only(what: Any) -> Question:
+def only(what: Any) -> InputImage:
     """The only question of a `one`."""
     (question,), kind = asked(what)
     assert kind == "one"
     return question
 
 
-def same(question: Question, seed: int) -> bool:
+def same(question: InputImage, seed: int) -> bool:
     return question.image is not None and torch.equal(question.image, pixels(seed))
 
 
-# Questions. --------------------------------------------------------------------------------
+# Inputs. -----------------------------------------------------------------------------------
 
 
 def test_one_image_in_every_form(folder: Path) -> None:
@@ -207,7 +208,7 @@ def test_an_array_of_paths_has_one_answer_each(folder: Path) -> None:
 )
 def test_what_holds_no_images_is_refused(what: Any, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        questions(what)
+        load_inputs(what)
     assert said in str(caught.value)
 
 
@@ -222,12 +223,12 @@ def test_images_are_decoded_only_a_little_ahead(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    monkeypatch.setattr(module, "read_given", lambda file, side: read.append(str(file)))
-    found, _ = questions([folder / "a.png"] * 100)
+    monkeypatch.setattr(module, "decode_image", lambda file, side: read.append(str(file)))
+    found, _ = load_inputs([folder / "a.png"] * 100)
     coming = iter(found)
     assert read == []
     next(coming)
-    assert 1 <= len(read) <= module.AHEAD + 1
+    assert 1 <= len(read) <= module.PREFETCH + 1
     assert len(list(coming)) == 99
     assert len(read) == 100
 

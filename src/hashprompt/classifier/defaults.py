@@ -6,7 +6,7 @@ import time
 import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import timm
 import torch
@@ -15,9 +15,9 @@ from hashprompt.backbone.catalogue import NANO, download_folder
 from hashprompt.backbone.convert import FILE_TYPES
 from hashprompt.backbone.hub import cached_models, timm_file
 from hashprompt.backbone.weights import LoadedBackbone
+from hashprompt.classifier.learn_job import Effort
 from hashprompt.errors import UserError
 
-Effort = Literal["quick", "normal", "best"]
 # Steps of training that a learn aims at, and the most epochs; on 60 photos a class at ViT-Ti 75
 # steps were enough for prompts to pay (docs/results/real.md).
 STEPS: dict[Effort, tuple[int, int]] = {"quick": (20, 8), "normal": (80, 20), "best": (240, 60)}
@@ -27,11 +27,11 @@ TRAINING_COST = 2.1  # a training step over a forward pass of the ViT (docs/resu
 
 def choose_backbone() -> str:
     """The best backbone that can be had: a file on this machine, the hub, else the toy."""
-    here = [*_weight_files(), *_cached_vits()]
-    if here:
+    local = [*_weight_files(), *_cached_vits()]
+    if local:
         # Without a GPU the smallest ViT is the one that learns in minutes.
         pick = max if torch.cuda.is_available() else min
-        return pick(here)[1]
+        return pick(local)[1]
     try:
         timm_file(FROM_HUB)
     except UserError:
@@ -76,8 +76,8 @@ def choose_training(images: int, effort: Effort) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a learn would do."""
+class LearnPlan:
+    """What a learn would do, and how long it would take."""
 
     source: str
     new_classes: list[str]
@@ -127,17 +127,19 @@ def seconds_per_image(backbone: LoadedBackbone, device: torch.device) -> float:
     return min(times) / len(images)
 
 
-def estimate(each: float, training: int, held_out: int, old: int, epochs: int) -> dict[str, float]:
+def estimate_seconds(
+    seconds_each: float, training: int, held_out: int, earlier: int, epochs: int
+) -> dict[str, float]:
     """Seconds by phase.
 
     Args:
-        each: seconds of one forward pass of one image.
+        seconds_each: of one forward pass of one image.
         training, held_out: photos of this learn.
-        old: held-out photos of earlier learns.
+        earlier: held-out photos of earlier learns.
     """
     return {
-        "looking at photos": round(each * training, 1),
-        "training prompts": round(each * training * epochs * TRAINING_COST, 1),
-        "describing classes": round(each * training, 1),
-        "testing": round(2 * each * (held_out + old), 1),
+        "looking at photos": round(seconds_each * training, 1),
+        "training prompts": round(seconds_each * training * epochs * TRAINING_COST, 1),
+        "describing classes": round(seconds_each * training, 1),
+        "testing": round(2 * seconds_each * (held_out + earlier), 1),
     }

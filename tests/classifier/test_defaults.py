@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hashprompt.classifier import choices
-from hashprompt.classifier.choices import choose_image_size, choose_training, estimate
+from hashprompt.classifier import defaults
+from hashprompt.classifier.defaults import choose_image_size, choose_training, estimate_seconds
 from hashprompt.errors import UserError
 
 
@@ -18,19 +18,19 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
     monkeypatch.setenv("HASHPROMPT_WEIGHTS", str(tmp_path))
     monkeypatch.setenv("HASHPROMPT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(choices, "cached_models", dict)
-    monkeypatch.setattr(choices, "timm_file", no_hub)
+    monkeypatch.setattr(defaults, "cached_models", dict)
+    monkeypatch.setattr(defaults, "timm_file", no_hub)
     return tmp_path
 
 
 def test_without_weights_and_hub_the_toy_is_taken_with_a_warning(bare: Path) -> None:
     with pytest.warns(UserWarning, match="only ever seen drawings"):
-        assert choices.choose_backbone() == "nano"
+        assert defaults.choose_backbone() == "nano"
 
 
 def test_the_hub_is_asked_before_the_toy(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choices, "timm_file", lambda name: bare / name)
-    assert choices.choose_backbone() == choices.FROM_HUB
+    monkeypatch.setattr(defaults, "timm_file", lambda name: bare / name)
+    assert defaults.choose_backbone() == defaults.FROM_HUB
 
 
 @pytest.mark.parametrize(("gpu", "expected"), [(False, "small"), (True, "large")])
@@ -40,8 +40,8 @@ def test_a_file_that_is_here_is_taken(
     for name, size in (("small", 10), ("large", 99)):
         (bare / f"{name}.safetensors").write_bytes(b"x" * size)
     (bare / "README.md").write_text("no weights")
-    monkeypatch.setattr(choices.torch.cuda, "is_available", lambda: gpu)
-    assert choices.choose_backbone() == str(bare / f"{expected}.safetensors")
+    monkeypatch.setattr(defaults.torch.cuda, "is_available", lambda: gpu)
+    assert defaults.choose_backbone() == str(bare / f"{expected}.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_training_aims_at_a_number_of_steps() -> None:
 
 
 def test_the_estimate_counts_passes() -> None:
-    seconds = estimate(0.1, training=100, held_out=25, old=50, epochs=4)
-    assert seconds["training prompts"] == pytest.approx(0.1 * 100 * 4 * choices.TRAINING_COST)
+    seconds = estimate_seconds(0.1, training=100, held_out=25, earlier=50, epochs=4)
+    assert seconds["training prompts"] == pytest.approx(0.1 * 100 * 4 * defaults.TRAINING_COST)
     assert seconds["testing"] == pytest.approx(0.1 * 75 * 2)  # a plain and a prompted pass each
     assert seconds["looking at photos"] == pytest.approx(10)

@@ -19,7 +19,7 @@ CHANNELS = (1, 3, 4)  # grey, RGB, RGB with transparency
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
+class EncodedImage:
     """The bytes of an image file."""
 
     content: bytes
@@ -33,7 +33,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, eq=False)
-class Pixels:
+class DecodedImage:
     """A decoded image (3, H, W) uint8, which is read like any image file."""
 
     image: Tensor
@@ -49,7 +49,7 @@ class Pixels:
         return self.name
 
 
-def image_file(item: Any, name: str) -> ImageFile:
+def as_image_file(item: Any, name: str) -> ImageFile:
     """What to read an image from.
 
     Args:
@@ -59,27 +59,29 @@ def image_file(item: Any, name: str) -> ImageFile:
     if isinstance(item, str | Path):
         return local_path(item)
     if isinstance(item, bytes | bytearray | memoryview):
-        return Encoded(bytes(item), name)
+        return EncodedImage(bytes(item), name)
     if isinstance(item, Image.Image):
-        return Pixels(from_pil(item, name), name)
+        return DecodedImage(from_pil(item, name), name)
     if isinstance(item, np.ndarray | Tensor):
-        return Pixels(pixels_of(item, name), name)
+        return DecodedImage(pixels_of(item, name), name)
     raise UserError(
         f"{name[:1].upper()}{name[1:]} is of the type {type(item).__name__}. Expected a path, the "
         "bytes of an image file, a Pillow image or an array."
     )
 
 
-def read_given(file: ImageFile, short_side: int | None = None) -> Tensor:
+def decode_image(file: ImageFile, short_side: int | None = None) -> Tensor:
     """(3, H, W) uint8, upright, and reduced as `read_image` does it."""
-    if isinstance(file, Pixels) and (short_side is None or min(file.image.shape[1:]) <= short_side):
-        return file.image
+    if isinstance(file, DecodedImage):
+        is_small = short_side is None or min(file.image.shape[1:]) <= short_side
+        if is_small:
+            return file.image
     return read_image(file, short_side)
 
 
 def content_digest(file: ImageFile) -> str:
     """SHA-256 of a file's bytes (of shape and pixels, if it is decoded); empty if unreadable."""
-    if isinstance(file, Pixels):
+    if isinstance(file, DecodedImage):
         return pixel_digest(file.image).hex()
     try:
         content = file.read_bytes()
@@ -95,7 +97,7 @@ def local_path(path: str | Path) -> Path:
     return Path(path).expanduser()
 
 
-def as_tensor(array: np.ndarray | Tensor, what: str) -> Tensor:
+def uint8_tensor(array: np.ndarray | Tensor, what: str) -> Tensor:
     """The same numbers in main memory, if they are bytes."""
     if array.dtype not in (np.uint8, torch.uint8):
         kind = str(array.dtype).removeprefix("torch.")
@@ -110,7 +112,7 @@ def as_tensor(array: np.ndarray | Tensor, what: str) -> Tensor:
 
 def pixels_of(array: np.ndarray | Tensor, what: str) -> Tensor:
     """(H, W, 3), (H, W) or (3, H, W) uint8 -> (3, H, W); one or four channels will do as well."""
-    image = as_tensor(array, what)
+    image = uint8_tensor(array, what)
     if image.ndim == 2:
         image = image[None]
     elif image.ndim == 3 and image.shape[2] in CHANNELS:

@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset, Subset
 
-from hashprompt.classifier.batches import Batch, SimilarNames, gather
+from hashprompt.classifier.names import SimilarNames
+from hashprompt.classifier.photo_dataset import PhotoDataset, build_dataset
 from hashprompt.data.reading.entries import held_out
 from hashprompt.data.reading.images import read_image
 from hashprompt.errors import UserError
@@ -44,23 +45,23 @@ def plant(tmp_path: Path) -> Plant:
 
 def refused(*given: Any, **options: Any) -> str:
     with pytest.raises(UserError) as caught:
-        gather(*given, **options)
+        build_dataset(*given, **options)
     return str(caught.value)
 
 
-def counted(batch: Batch) -> dict[str, tuple[int, int]]:
+def counted(dataset: PhotoDataset) -> dict[str, tuple[int, int]]:
     """Training and test photos of each class."""
-    pairs = list(zip(batch.labels, batch.parts, strict=True))
+    pairs = list(zip(dataset.labels, dataset.parts, strict=True))
     return {
         name: (pairs.count((name, "train")), pairs.count((name, "test")))
-        for name in sorted(set(batch.labels))
+        for name in sorted(set(dataset.labels))
     }
 
 
-def memory_of(batch: Batch) -> tuple[list[str], dict[str, list[Any]]]:
-    """`known` and `seen` after a batch was learned."""
-    known = sorted(set(batch.labels))
-    rows = zip(batch.digests, batch.labels, batch.parts, batch.paths, strict=True)
+def memory_of(dataset: PhotoDataset) -> tuple[list[str], dict[str, list[Any]]]:
+    """`known` and `seen` after a data set was learned."""
+    known = sorted(set(dataset.labels))
+    rows = zip(dataset.digests, dataset.labels, dataset.parts, dataset.paths, strict=True)
     return known, {digest: [known.index(name), part, at] for digest, name, part, at in rows}
 
 
@@ -69,51 +70,51 @@ def memory_of(batch: Batch) -> tuple[list[str], dict[str, list[Any]]]:
 
 def test_a_folder_of_class_folders(plant: Plant) -> None:
     folder = plant({"robin": list(range(10)), "wren": list(range(10, 15))})
-    batch = gather(folder)
-    assert batch.name == "photos"
-    assert counted(batch) == {"robin": (8, 2), "wren": (4, 1)}
-    assert not batch.integer_labels
+    dataset = build_dataset(folder)
+    assert dataset.name == "photos"
+    assert counted(dataset) == {"robin": (8, 2), "wren": (4, 1)}
+    assert not dataset.integer_labels
     held = {
-        Path(p).name for p, part in zip(batch.paths, batch.parts, strict=True) if part == "test"
+        Path(p).name for p, part in zip(dataset.paths, dataset.parts, strict=True) if part == "test"
     }
     drawn = [f"robin/{i}.png" for i in range(10)], [f"wren/{i}.png" for i in range(10, 15)]
     assert held == {Path(name).name for names in drawn for name in held_out(names)}
-    for row, path in enumerate(batch.paths):
+    for row, path in enumerate(dataset.paths):
         assert Path(path).is_absolute()
-        assert batch.digests[row] == hashlib.sha256(Path(path).read_bytes()).hexdigest()
-        assert torch.equal(batch.photos[torch.tensor([row])][0], read_image(Path(path)))
+        assert dataset.digests[row] == hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        assert torch.equal(dataset.images[torch.tensor([row])][0], read_image(Path(path)))
 
 
 def test_digests_and_parts_do_not_depend_on_where_photos_are_kept(plant: Plant) -> None:
     folder = plant({"robin": [1, 2, 3], "wren": [4, 5]})
-    memory, disk = gather(str(folder)), gather(folder, memory_gb=0)
-    assert not memory.photos.on_disk
-    assert disk.photos.on_disk
+    memory, disk = build_dataset(str(folder)), build_dataset(folder, memory_gb=0)
+    assert not memory.images.on_disk
+    assert disk.images.on_disk
     assert any("decoded for every batch" in note for note in disk.notes)
     for field in ("labels", "parts", "digests", "paths"):
         assert getattr(memory, field) == getattr(disk, field)
-    assert gather(folder, short_side=5).digests == memory.digests
-    assert gather(folder, short_side=5).photos.sizes()[0] == (5, 6)
+    assert build_dataset(folder, short_side=5).digests == memory.digests
+    assert build_dataset(folder, short_side=5).images.sizes()[0] == (5, 6)
 
 
 def test_parts_that_folders_give_are_kept(plant: Plant) -> None:
-    batch = gather(plant({"train/robin": [1, 2, 3], "test/robin": [4]}))
-    assert counted(batch) == {"robin": (3, 1)}
-    assert batch.notes == ()
+    dataset = build_dataset(plant({"train/robin": [1, 2, 3], "test/robin": [4]}))
+    assert counted(dataset) == {"robin": (3, 1)}
+    assert dataset.notes == ()
 
 
 def test_a_given_test_folder_ends_the_hold_out(plant: Plant) -> None:
     folder = plant({"robin": [1, 2, 3], "wren": [4, 5]})
-    batch = gather(folder, test=plant({"robin": [6], "wren": [7, 8]}, "exam"))
-    assert counted(batch) == {"robin": (3, 1), "wren": (2, 2)}
-    assert not any("held out" in note for note in batch.notes)
+    dataset = build_dataset(folder, test=plant({"robin": [6], "wren": [7, 8]}, "exam"))
+    assert counted(dataset) == {"robin": (3, 1), "wren": (2, 2)}
+    assert not any("held out" in note for note in dataset.notes)
 
 
 def test_test_photos_of_classes_that_are_not_learned_are_left_out(plant: Plant) -> None:
     folder, exam = plant({"robin": [1, 2]}), plant({"robin": [3], "owl": [4], "kite": [5]}, "exam")
-    batch = gather(folder, test=exam, known=["owl"])
-    assert counted(batch) == {"owl": (0, 1), "robin": (2, 1)}
-    assert any("1 test photos are left out" in n and "kite" in n for n in batch.notes)
+    dataset = build_dataset(folder, test=exam, known=["owl"])
+    assert counted(dataset) == {"owl": (0, 1), "robin": (2, 1)}
+    assert any("1 test photos are left out" in n and "kite" in n for n in dataset.notes)
 
 
 def test_groups_of_class_folders_are_named(plant: Plant) -> None:
@@ -125,20 +126,20 @@ def test_groups_of_class_folders_are_named(plant: Plant) -> None:
 def test_images_without_class_folders(plant: Plant) -> None:
     assert "no class folders" in refused(plant({"robin": [1, 2]}) / "robin")
     plant({"": [7]})
-    batch = gather(plant({}))
-    assert counted(batch) == {"robin": (1, 1)}
-    assert any("beside the class folders and are ignored (7.png)" in note for note in batch.notes)
+    dataset = build_dataset(plant({}))
+    assert counted(dataset) == {"robin": (1, 1)}
+    assert any("beside the class folders and are ignored (7.png)" in note for note in dataset.notes)
 
 
 def test_a_list_in_a_csv_file(plant: Plant) -> None:
     folder = plant({"a": [1, 2, 3]})
     table = folder / "may.csv"
     table.write_text("path,label\n" + "".join(f"a/{i}.png, robin\n" for i in (1, 2, 3)))
-    batch = gather(table)
-    assert (batch.name, counted(batch)) == ("may", {"robin": (2, 1)})
-    assert batch.paths[0] == str(folder / "a" / "1.png")
+    dataset = build_dataset(table)
+    assert (dataset.name, counted(dataset)) == ("may", {"robin": (2, 1)})
+    assert dataset.paths[0] == str(folder / "a" / "1.png")
     table.write_text("path,label,split\na/1.png,robin,train\na/2.png,robin,test\n")
-    assert gather(str(table)).parts == ("train", "test")
+    assert build_dataset(str(table)).parts == ("train", "test")
 
 
 @pytest.mark.parametrize("column", ["task", "domain"])
@@ -166,9 +167,9 @@ def test_unreadable_files_stop_or_are_left_out(plant: Plant) -> None:
     for name in ("robin/bad.jpg", "wren/bad.jpg"):
         (folder / name).write_bytes(b"")
     assert "2 of 7 images cannot be read" in refused(folder)
-    batch = gather(folder, unreadable="skip")
-    assert counted(batch) == {"robin": (2, 1), "wren": (1, 1)}
-    assert any("They are left out." in note for note in batch.notes)
+    dataset = build_dataset(folder, unreadable="skip")
+    assert counted(dataset) == {"robin": (2, 1), "wren": (1, 1)}
+    assert any("They are left out." in note for note in dataset.notes)
 
 
 # Arrays, lists of images, data sets. ---------------------------------------------------------
@@ -185,40 +186,40 @@ def test_images_in_memory(layout: str) -> None:
         "pillow": [Image.fromarray(array) for array in arrays],
         "tuple": arrays,
     }[layout]
-    batch = gather((given, labels)) if layout == "tuple" else gather(given, labels)
-    assert counted(batch) == {"robin": (2, 1), "wren": (2, 1)}
-    assert batch.labels == tuple(labels)
-    assert batch.paths == ("",) * 6
-    for row, image in enumerate(batch.photos[torch.arange(6)]):
+    dataset = build_dataset((given, labels)) if layout == "tuple" else build_dataset(given, labels)
+    assert counted(dataset) == {"robin": (2, 1), "wren": (2, 1)}
+    assert dataset.labels == tuple(labels)
+    assert dataset.paths == ("",) * 6
+    for row, image in enumerate(dataset.images[torch.arange(6)]):
         pixels = arrays[row].transpose(2, 0, 1)
         assert torch.equal(image, torch.from_numpy(pixels.copy()))
-        assert batch.digests[row] == hashlib.sha256(b"(3, 10, 12)" + pixels.tobytes()).hexdigest()
-    assert batch.parts == gather(arrays[::-1], labels[::-1]).parts[::-1]
+        assert dataset.digests[row] == hashlib.sha256(b"(3, 10, 12)" + pixels.tobytes()).hexdigest()
+    assert dataset.parts == build_dataset(arrays[::-1], labels[::-1]).parts[::-1]
 
 
 def test_images_in_memory_need_not_fit_twice() -> None:
     arrays = noise(0, 4)
-    batch = gather(arrays, list("aabb"), memory_gb=0)
+    dataset = build_dataset(arrays, list("aabb"), memory_gb=0)
     assert torch.equal(
-        batch.photos[torch.tensor([2])][0], torch.from_numpy(arrays[2]).permute(2, 0, 1)
+        dataset.images[torch.tensor([2])][0], torch.from_numpy(arrays[2]).permute(2, 0, 1)
     )
 
 
 def test_grey_arrays_get_three_channels() -> None:
     arrays = noise(0, 4)[..., 0]
     for given in (arrays, arrays[..., None], arrays[:, None]):
-        image = gather(given, list("aabb")).photos[torch.tensor([1])][0]
+        image = build_dataset(given, list("aabb")).images[torch.tensor([1])][0]
         assert torch.equal(image, torch.from_numpy(arrays[1]).expand(3, 10, 12))
 
 
 def test_a_list_of_paths(plant: Plant) -> None:
     folder = plant({"robin": [1, 2], "wren": [3, 4]})
     paths = sorted(folder.glob("*/*.png"))
-    batch = gather([str(path) for path in paths], [path.parent.name for path in paths])
-    assert batch.paths == tuple(map(str, paths))
-    assert batch.digests == gather(folder).digests
-    same = gather(np.array([str(path) for path in paths]), np.array(list("aabb")))
-    assert same.digests == batch.digests
+    dataset = build_dataset([str(path) for path in paths], [path.parent.name for path in paths])
+    assert dataset.paths == tuple(map(str, paths))
+    assert dataset.digests == build_dataset(folder).digests
+    same = build_dataset(np.array([str(path) for path in paths]), np.array(list("aabb")))
+    assert same.digests == dataset.digests
     assert "cannot be read: gone.png" in refused(["gone.png"], ["robin"])
 
 
@@ -230,9 +231,12 @@ def test_mixed_image_modes_just_work(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for number, image in enumerate(images):
         image.save(folder / f"{number}.{'tif' if image.mode == 'CMYK' else 'png'}")
-    files, opened = gather(tmp_path / "photos"), gather(images, ["robin"] * 8)
+    files, opened = (
+        build_dataset(tmp_path / "photos"),
+        build_dataset(images, ["robin"] * 8),
+    )
     rows = torch.arange(8)
-    for read, given in zip(files.photos[rows], opened.photos[rows], strict=True):
+    for read, given in zip(files.images[rows], opened.images[rows], strict=True):
         assert read.shape == (3, 10, 12)
         assert torch.equal(read, given)
     assert torch.equal(read[0], torch.from_numpy(noise(9)[0, :, :, 0]))  # 16 bits
@@ -244,19 +248,19 @@ def test_a_pillow_image_is_turned_like_its_file(tmp_path: Path) -> None:
     paths = [tmp_path / f"{i}.jpg" for i in range(2)]
     for seed, path in enumerate(paths):
         Image.fromarray(noise(seed)[0]).save(path, exif=turned)
-    files = gather(paths, ["a", "a"]).photos[torch.arange(2)]
-    opened = gather([Image.open(path) for path in paths], ["a", "a"]).photos[torch.arange(2)]
+    files = build_dataset(paths, ["a", "a"]).images[torch.arange(2)]
+    opened = build_dataset([Image.open(path) for path in paths], ["a", "a"]).images[torch.arange(2)]
     assert files[0].shape == (3, 12, 10)
     assert torch.equal(files[0], opened[0])
 
 
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
 def test_whole_numbers_are_labels(kind: Any) -> None:
-    batch = gather(noise(0, 4), kind([7, 7, 10, 10]))
-    assert batch.labels == ("7", "7", "10", "10")
-    assert batch.integer_labels
-    assert not gather(noise(0, 4), ["7", "7", "10", "10"]).integer_labels
-    named = gather(noise(0, 4), [7, 7, 10, 10], rename={"7": "robin"})
+    dataset = build_dataset(noise(0, 4), kind([7, 7, 10, 10]))
+    assert dataset.labels == ("7", "7", "10", "10")
+    assert dataset.integer_labels
+    assert not build_dataset(noise(0, 4), ["7", "7", "10", "10"]).integer_labels
+    named = build_dataset(noise(0, 4), [7, 7, 10, 10], rename={"7": "robin"})
     assert not named.integer_labels
 
 
@@ -278,15 +282,15 @@ class Shapes(Dataset[Any]):
 def test_a_dataset_with_and_without_names() -> None:
     pillow = [Image.fromarray(array) for array in noise(0, 4)]
     named = Shapes(pillow, [1, 0, 1, 0], ["robin", "wren"])
-    batch = gather(named)
-    assert (batch.name, batch.labels) == ("Shapes", ("wren", "robin", "wren", "robin"))
-    assert not batch.integer_labels
-    part = gather(Subset(named, [0, 2]))
+    dataset = build_dataset(named)
+    assert (dataset.name, dataset.labels) == ("Shapes", ("wren", "robin", "wren", "robin"))
+    assert not dataset.integer_labels
+    part = build_dataset(Subset(named, [0, 2]))
     assert part.labels == ("wren", "wren")
-    plain = gather(Shapes(noise(0, 4), torch.tensor([1, 0, 1, 0])))
+    plain = build_dataset(Shapes(noise(0, 4), torch.tensor([1, 0, 1, 0])))
     assert plain.labels == ("1", "0", "1", "0")
     assert plain.integer_labels
-    assert plain.digests == batch.digests
+    assert plain.digests == dataset.digests
     assert "names 1 classes, but holds the label 1" in refused(Shapes(pillow, [0, 1], ["robin"]))
 
 
@@ -335,9 +339,9 @@ def test_images_and_labels_that_do_not_fit(images: Any, labels: Any, said: str) 
 
 def test_a_test_set_in_memory_for_photos_in_folders(plant: Plant) -> None:
     folder = plant({"robin": [1, 2], "wren": [3]})
-    batch = gather(folder, test=(noise(9, 2), ["robin", "wren"]))
-    assert counted(batch) == {"robin": (2, 1), "wren": (1, 1)}
-    last = batch.photos[torch.tensor([4])][0]
+    dataset = build_dataset(folder, test=(noise(9, 2), ["robin", "wren"]))
+    assert counted(dataset) == {"robin": (2, 1), "wren": (1, 1)}
+    last = dataset.images[torch.tensor([4])][0]
     assert torch.equal(last, torch.from_numpy(noise(9, 2)[1]).permute(2, 0, 1))
 
 
@@ -345,75 +349,75 @@ def test_a_test_set_in_memory_for_photos_in_folders(plant: Plant) -> None:
 
 
 def test_photos_learned_before_are_left_out(plant: Plant) -> None:
-    known, seen = memory_of(gather(plant({"robin": [1, 2, 3, 4], "wren": [5, 6]})))
+    known, seen = memory_of(build_dataset(plant({"robin": [1, 2, 3, 4], "wren": [5, 6]})))
     folder = plant({"robin": [7, 8], "owl": [9, 10]})
-    batch = gather(folder, known=known, seen=seen)
-    assert counted(batch) == {"owl": (1, 1), "robin": (1, 1)}
-    assert "6 of 10 photos were learned before and are left out." in batch.notes
-    known, seen = memory_of(gather(folder))
+    dataset = build_dataset(folder, known=known, seen=seen)
+    assert counted(dataset) == {"owl": (1, 1), "robin": (1, 1)}
+    assert "6 of 10 photos were learned before and are left out." in dataset.notes
+    known, seen = memory_of(build_dataset(folder))
     said = refused(folder, known=known, seen=seen)
     assert said.startswith("Nothing new to learn from photos. 10 of 10 photos were learned before")
 
 
 def test_new_test_photos_alone_are_nothing_to_learn(plant: Plant) -> None:
     folder = plant({"robin": [1, 2]})
-    known, seen = memory_of(gather(folder))
+    known, seen = memory_of(build_dataset(folder))
     exam = plant({"robin": [3]}, "exam")
     assert "Nothing new to learn" in refused(folder, test=exam, known=known, seen=seen)
 
 
 def test_a_photo_learned_under_another_label_is_reported(plant: Plant) -> None:
-    known, seen = memory_of(gather(plant({"robin": [1, 2, 3]})))
-    batch = gather(plant({"wren": [1, 8, 9]}, "june"), known=known, seen=seen)
-    assert counted(batch) == {"wren": (1, 1)}
-    assert any("wren/1.png (wren, was robin)" in note for note in batch.notes)
+    known, seen = memory_of(build_dataset(plant({"robin": [1, 2, 3]})))
+    dataset = build_dataset(plant({"wren": [1, 8, 9]}, "june"), known=known, seen=seen)
+    assert counted(dataset) == {"wren": (1, 1)}
+    assert any("wren/1.png (wren, was robin)" in note for note in dataset.notes)
 
 
 def test_a_photo_under_two_labels_is_in_neither(plant: Plant) -> None:
-    batch = gather(plant({"robin": [1, 2, 3], "wren": [1, 4, 5]}))
-    assert counted(batch) == {"robin": (1, 1), "wren": (1, 1)}
-    assert not any(path.endswith("/1.png") for path in batch.paths)
-    note = next(note for note in batch.notes if "several labels" in note)
+    dataset = build_dataset(plant({"robin": [1, 2, 3], "wren": [1, 4, 5]}))
+    assert counted(dataset) == {"robin": (1, 1), "wren": (1, 1)}
+    assert not any(path.endswith("/1.png") for path in dataset.paths)
+    note = next(note for note in dataset.notes if "several labels" in note)
     assert note.startswith("2 photos are left out")
     assert "robin/1.png (robin) = wren/1.png (wren)" in note
     arrays = noise(0, 3)[[0, 1, 2, 0]]
-    assert "image 0 (a) = image 3 (b)" in "".join(gather(arrays, ["a", "a", "b", "b"]).notes)
+    assert "image 0 (a) = image 3 (b)" in "".join(build_dataset(arrays, ["a", "a", "b", "b"]).notes)
 
 
 def test_a_class_without_a_clear_photo_is_not_learned(plant: Plant) -> None:
-    batch = gather(plant({"robin": [1, 2, 3], "wren": [1]}))
-    assert counted(batch) == {"robin": (1, 1)}
-    assert "No photo is left of 1 classes, not learned: wren." in batch.notes
+    dataset = build_dataset(plant({"robin": [1, 2, 3], "wren": [1]}))
+    assert counted(dataset) == {"robin": (1, 1)}
+    assert "No photo is left of 1 classes, not learned: wren." in dataset.notes
 
 
 def test_three_examples_are_shown(plant: Plant) -> None:
     shared = [1, 2, 3, 4, 5]
-    batch = gather(plant({"robin": [*shared, 6], "wren": [*shared, 7]}))
-    note = next(note for note in batch.notes if "several labels" in note)
+    dataset = build_dataset(plant({"robin": [*shared, 6], "wren": [*shared, 7]}))
+    note = next(note for note in dataset.notes if "several labels" in note)
     assert (note.count("robin/"), "and 2 more" in note) == (3, True)
 
 
 def test_a_copy_in_one_class_counts_once(plant: Plant) -> None:
     folder = plant({"robin": [1, 2]})
     (folder / "robin" / "copy.png").write_bytes((folder / "robin" / "1.png").read_bytes())
-    batch = gather(folder)
-    assert counted(batch) == {"robin": (1, 1)}
-    assert "1 photos are copies of others in their class and count once." in batch.notes
+    dataset = build_dataset(folder)
+    assert counted(dataset) == {"robin": (1, 1)}
+    assert "1 photos are copies of others in their class and count once." in dataset.notes
 
 
 def test_a_test_photo_that_is_trained_on_is_not_tested(plant: Plant) -> None:
-    batch = gather(plant({"train/robin": [1, 2], "test/robin": [2, 3]}))
-    assert counted(batch) == {"robin": (2, 1)}
-    assert "1 test photos are training photos too and are left out of the test." in batch.notes
+    dataset = build_dataset(plant({"train/robin": [1, 2], "test/robin": [2, 3]}))
+    assert counted(dataset) == {"robin": (2, 1)}
+    assert "1 test photos are training photos too and are left out of the test." in dataset.notes
 
 
 def test_a_class_of_one_photo_is_learned_and_not_tested(plant: Plant) -> None:
     folder = plant({"robin": [1], "wren": [2, 3]})
-    batch = gather(folder)
-    assert counted(batch) == {"robin": (1, 0), "wren": (1, 1)}
-    assert any("No test photos for 1 classes" in n and "robin" in n for n in batch.notes)
-    known, seen = memory_of(gather(plant({"robin": [7, 8]}, "before")))
-    later = gather(plant({"robin": [9]}, "later"), known=known, seen=seen)
+    dataset = build_dataset(folder)
+    assert counted(dataset) == {"robin": (1, 0), "wren": (1, 1)}
+    assert any("No test photos for 1 classes" in n and "robin" in n for n in dataset.notes)
+    known, seen = memory_of(build_dataset(plant({"robin": [7, 8]}, "before")))
+    later = build_dataset(plant({"robin": [9]}, "later"), known=known, seen=seen)
     assert not any("No test photos" in note for note in later.notes)
 
 
@@ -422,13 +426,13 @@ def test_a_class_of_one_photo_is_learned_and_not_tested(plant: Plant) -> None:
 
 def similar(*given: Any, **options: Any) -> SimilarNames:
     with pytest.raises(SimilarNames) as caught:
-        gather(*given, **options)
+        build_dataset(*given, **options)
     return caught.value
 
 
 def test_names_lose_blanks_and_get_one_unicode_form() -> None:
-    batch = gather(noise(0, 4), [" robin ", " robin ", NFD, NFD])
-    assert batch.labels == ("robin", "robin", NFC, NFC)
+    dataset = build_dataset(noise(0, 4), [" robin ", " robin ", NFD, NFD])
+    assert dataset.labels == ("robin", "robin", NFC, NFC)
 
 
 @pytest.mark.parametrize(
@@ -437,7 +441,7 @@ def test_names_lose_blanks_and_get_one_unicode_form() -> None:
 def test_a_name_like_a_known_one_is_asked_about(name: str, known: str) -> None:
     asked = similar(noise(0, 2), [name, name], known=["wren", known])
     assert asked.pairs == [(name, known)]
-    merged = gather(noise(0, 2), [name, name], known=["wren", known], rename={name: known})
+    merged = build_dataset(noise(0, 2), [name, name], known=["wren", known], rename={name: known})
     assert merged.labels == (known, known)
 
 
@@ -447,9 +451,9 @@ def test_names_like_each_other_are_asked_about() -> None:
     assert asked.pairs == [("ROBIN", "Robin"), ("ROBIN", "robin"), ("Robin", "robin")]
     assert 'rename={"ROBIN": "Robin"} (--rename \'ROBIN=Robin\')' in str(asked)
     assert "(--rename 'ROBIN=ROBIN')" in str(asked)
-    merged = gather(noise(0, 4), labels, rename={"Robin": "robin", "ROBIN": "robin"})
+    merged = build_dataset(noise(0, 4), labels, rename={"Robin": "robin", "ROBIN": "robin"})
     assert merged.labels == ("robin", "robin", "robin", "wren")
-    apart = gather(noise(0, 4), labels, rename={"Robin": "Robin", "ROBIN": "robin"})
+    apart = build_dataset(noise(0, 4), labels, rename={"Robin": "Robin", "ROBIN": "robin"})
     assert apart.labels == ("Robin", "robin", "robin", "wren")
 
 
@@ -460,7 +464,10 @@ def test_names_that_look_alike_show_their_letters() -> None:
 
 def test_a_class_that_was_told_apart_stays_so() -> None:
     known = ["robin", "Robin"]
-    assert gather(noise(0, 2), ["Robin", "robin"], known=known).labels == ("Robin", "robin")
+    assert build_dataset(noise(0, 2), ["Robin", "robin"], known=known).labels == (
+        "Robin",
+        "robin",
+    )
 
 
 def test_renaming_to_a_name_like_a_known_one_is_asked_about() -> None:
@@ -476,5 +483,5 @@ def test_a_renamed_class_must_be_there() -> None:
 def test_names_of_test_photos_are_settled_too() -> None:
     exam = (noise(1, 1), ["Robin"])
     assert similar(noise(0, 2), ["robin"] * 2, test=exam).pairs == [("Robin", "robin")]
-    batch = gather(noise(0, 2), ["robin"] * 2, test=exam, rename={"Robin": "robin"})
-    assert counted(batch) == {"robin": (2, 1)}
+    dataset = build_dataset(noise(0, 2), ["robin"] * 2, test=exam, rename={"Robin": "robin"})
+    assert counted(dataset) == {"robin": (2, 1)}

@@ -1,0 +1,374 @@
+"""A classifier that learns folders of photos as they arrive, and names what is in pictures.
+
+Importing this module, `history`, `undo` and `diff` do without torch; the rest is imported on use.
+"""
+
+import shutil
+import tempfile
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from rich.console import Console
+
+from hashprompt.classifier.answers import Answer
+from hashprompt.classifier.changes import Changes, changes_of, difference, history_of
+from hashprompt.classifier.learn_job import Effort, LearnJob, LearnRequest
+from hashprompt.classifier.store import Store, Version
+from hashprompt.errors import UserError
+
+if TYPE_CHECKING:
+    from hashprompt.classifier.defaults import LearnPlan
+    from hashprompt.classifier.evaluation import HeldOutPhotos
+    from hashprompt.classifier.planner import LearnPlanner
+    from hashprompt.classifier.predictor import Predictor
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a `learn` did."""
+
+    version: int
+    changes: Changes
+    report: Path | None = None
+    finished_before: bool = False  # there was nothing left to do
+
+    def text(self) -> str:
+        if self.finished_before:
+            return f"This learn is finished already.\n{self.changes.text()}"
+        report = f"\nReport, with pictures of confused photos: {self.report}"
+        return self.changes.text() + (report if self.report else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        report = str(self.report) if self.report else None
+        already = {"finished_before": self.finished_before}
+        return {"version": self.version, "report": report, **already, **self.changes.to_dict()}
+
+
+class ContinualClassifier:
+    """A classifier in a folder, that keeps learning.
+
+    Args:
+        folder: where its versions are kept, new or existing. None: a temporary one.
+        backbone: a frozen ViT by name or file (`hashprompt backbones`); by default what is on this
+            machine, else what the hub has, else a toy. Fixed once something is learned.
+        method: `hash`, or another that keeps Gaussians of classes.
+        seed: of all chance.
+        **options: any option of the method or a run, e.g. ``image_size=112``, ``epochs=4``.
+
+    >>> import numpy as np
+    >>> from hashprompt import ContinualClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> noise = rng.integers(0, 60, (24, 32, 32, 3), dtype=np.uint8)
+    >>> noise[12:, :, :, 0] += 180  # half of them reddish
+    >>> toy = ContinualClassifier(backbone="nano")
+    >>> learned = toy.learn(noise, labels=["grey"] * 12 + ["red"] * 12, report=False, quiet=True)
+    >>> toy.predict(noise[20]).label
+    'red'
+    """
+
+    _estimator_type = "classifier"  # for scikit-learn before 1.6
+
+    def __init__(
+        self,
+        folder: str | Path | None = None,
+        backbone: str | None = None,
+        method: str = "hash",
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        self.folder, self.backbone, self.method, self.seed = folder, backbone, method, seed
+        self.options = options
+        if folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="hashprompt-")
+        self._store = Store(Path(self._temporary.name if folder is None else folder).expanduser())
+        self._loaded_planner: LearnPlanner | None = None
+        self._predictor: Predictor | None = None  # of the version that answers at the moment
+        self._loading = threading.Lock()
+        if not self._store.is_new:
+            self._store.header()  # a newer format, or damage, should show now
+
+    @classmethod
+    def load(cls, folder: str | Path, backbone: str | None = None) -> "ContinualClassifier":
+        """A classifier that is there already, for example one that was exported elsewhere."""
+        Store(Path(folder).expanduser()).header()  # a mistyped path is no new classifier
+        return cls(folder, backbone)
+
+    # Learning. -----------------------------------------------------------------------------
+
+    def learn(
+        self,
+        photos: Any = None,
+        labels: Sequence[Any] | None = None,
+        test: Any = None,
+        effort: Effort = "normal",
+        rename: Mapping[str, str] | None = None,
+        resume: bool = False,
+        discard: bool = False,
+        report: bool | str | Path = True,
+        unreadable: Literal["stop", "skip"] = "stop",
+        quiet: bool = False,
+    ) -> Learned:
+        """Learn photos: new classes, more of known ones, or both. Killed, it goes on later.
+
+        Args:
+            photos: a folder of class folders, a CSV file, a torch `Dataset`, `(images, labels)`, or
+                images with `labels` beside them.
+            test: the same for testing; without it a fifth of every class is held out.
+            effort: `quick`, `normal` or `best`: how long to train.
+            rename: class names to change, `{"Robin": "robin"}`.
+            resume: go on with the learn that was interrupted.
+            discard: drop it and learn these photos instead.
+            report: write the page with pictures of confusions beside the classifier's folder
+                (True), into a folder of your choice, or not at all.
+            unreadable: `skip` leaves out images that cannot be read.
+            quiet: no progress.
+        """
+        request = LearnRequest(photos, labels, test, effort, rename, unreadable)
+        store, planner = self._store, self._planner()
+        with store.lock(f"learning {request.source or 'photos'}"):
+            if discard:
+                shutil.rmtree(store.learning, ignore_errors=True)
+            unfinished = planner.unfinished()
+            if unfinished and planner.is_done(unfinished):
+                shutil.rmtree(store.learning, ignore_errors=True)
+                if resume or (unfinished.source and unfinished.source == request.source):
+                    return replace(self._learned(store.version(), [], False), finished_before=True)
+                unfinished = None
+            if resume:
+                if unfinished is None:
+                    return self._finished_already(request.source)
+                request = request.resumed(unfinished)
+            if request.photos is None:
+                raise UserError("Say what to learn: a folder of class folders, or images.")
+            version, held_out = self._train(request, unfinished, quiet)
+            return self._learned(version, held_out, report)
+
+    def _finished_already(self, source: str | None) -> Learned:
+        """What to answer when there is nothing to resume."""
+        store = self._store
+        if store.is_new:
+            raise UserError(f"There is no unfinished learn in {store.folder}.")
+        version = store.version()
+        if source and Path(source).name != version.info["source"]:
+            raise UserError(
+                f"There is no unfinished learn in {store.folder}; its last one, of "
+                f"{version.info['source']}, is finished. To learn {source}, leave out resume."
+            )
+        return replace(self._learned(version, [], False), finished_before=True)
+
+    def _train(
+        self, request: LearnRequest, unfinished: LearnJob | None, quiet: bool
+    ) -> "tuple[Version, list[HeldOutPhotos]]":
+        from hashprompt.classifier.trainer import ClassifierTrainer
+
+        planner = self._planner()
+        dataset, config = planner.prepare(request)
+        job = planner.begin(unfinished, dataset, config, request)
+        if not quiet:
+            plan = planner.plan(dataset, config, request.effort)
+            Console(stderr=True).print(plan.text("Learning"), highlight=False, markup=False)
+        return ClassifierTrainer(self._store, config, dataset, job).run(quiet)
+
+    def plan(
+        self,
+        photos: Any,
+        labels: Sequence[Any] | None = None,
+        test: Any = None,
+        effort: Effort = "normal",
+        rename: Mapping[str, str] | None = None,
+        unreadable: Literal["stop", "skip"] = "stop",
+    ) -> "LearnPlan":
+        """What `learn` would do and how long it would take; nothing is changed."""
+        request = LearnRequest(photos, labels, test, effort, rename, unreadable)
+        return self._planner().plan(*self._planner().prepare(request), effort)
+
+    def _planner(self) -> "LearnPlanner":
+        from hashprompt.classifier.planner import LearnPlanner
+
+        if self._loaded_planner is None:
+            self._loaded_planner = LearnPlanner(
+                self._store, self.backbone, self.method, self.seed, self.options
+            )
+        return self._loaded_planner
+
+    def _learned(
+        self, version: Version, held_out: "Sequence[HeldOutPhotos]", report: bool | str | Path
+    ) -> Learned:
+        parent = version.info["parent"]
+        before = None if parent is None else self._store.version(parent)
+        changes = changes_of(self._store, before, version)
+        page = None
+        if report is not False:
+            from hashprompt.classifier.evaluation import confused_photos
+            from hashprompt.classifier.page import write_page
+
+            folder = self._store.folder.resolve()
+            home = folder.with_name(f"{folder.name}-reports") if report is True else Path(report)
+            pictures = confused_photos(held_out, version.info["classes"])
+            file = home / f"version-{version.number:04d}.html"
+            try:
+                page = write_page(changes, pictures, file, folder.name)
+            except UserError as error:  # what was learned is safe
+                warnings.warn(f"No report: {error}", stacklevel=3)
+        return Learned(version.number, changes, page)
+
+    # Predicting. ---------------------------------------------------------------------------
+
+    def predict(
+        self,
+        what: Any,
+        unknown_threshold: float = 0.95,
+        version: int | None = None,
+        batch_size: int = 32,
+    ) -> Any:
+        """What is in a picture.
+
+        Args:
+            what: a path, bytes, PIL image or array: an `Answer` comes back. A folder, a pattern
+                such as `other/*.jpg`, or a list: a list of answers, in which an item that cannot be
+                read has an `error`. An array (N, H, W, 3) or an array of paths: an array of labels,
+                as scikit-learn wants it.
+            unknown_threshold: an answer whose `unknown` is higher is marked as unknown.
+            version: ask this version instead of the current one.
+            batch_size: images at a time; it does not change any answer.
+        """
+        answers, kind = self._answers(what, unknown_threshold, version, batch_size)
+        if kind == "array":
+            _raise_first(answers)
+            return np.array([answer.label for answer in answers])
+        if kind == "one":
+            _raise_first(answers)
+            return answers[0]
+        return answers
+
+    def predict_proba(self, what: Any, version: int | None = None) -> np.ndarray:
+        """Calibrated probabilities (N, C), in the order of `classes_`."""
+        answers, _ = self._answers(what, 1.0, version, 32)
+        _raise_first(answers)
+        names = [str(c) for c in self.classes_]
+        return np.array([[answer.probabilities[c] for c in names] for answer in answers])
+
+    def _answers(
+        self, what: Any, threshold: float, version: int | None, batch_size: int
+    ) -> tuple[list[Answer], str]:
+        if batch_size < 1:
+            raise UserError(f"batch_size={batch_size}: it must be at least 1.")
+        if not 0 <= threshold <= 1:
+            raise UserError(f"unknown_threshold={threshold}: expected a share between 0 and 1.")
+        from hashprompt.classifier.predict_inputs import load_inputs
+
+        predictor = self._load(version)
+        inputs, kind = load_inputs(what, short_side=predictor.config.short_side)
+        return predictor.answers(inputs, threshold, batch_size), kind
+
+    def _load(self, number: int | None = None) -> "Predictor":
+        """The version asked for, loaded; a learn elsewhere that has finished is noticed."""
+        from hashprompt.classifier.predictor import Predictor
+
+        if self._store.is_new:
+            raise UserError(f"{self._store.folder} has learned nothing yet. Teach it: learn(…).")
+        wanted = self._store.current() if number is None else number
+        with self._loading:
+            predictor = self._predictor
+            if predictor is None or predictor.info["number"] != wanted:
+                predictor = Predictor.load(self._store, self._planner().config(), wanted)
+                if number is None:
+                    self._predictor = predictor
+        return predictor
+
+    # The past. -----------------------------------------------------------------------------
+
+    def history(self) -> list[dict[str, Any]]:
+        """All versions: what was learned when, classes, photos, accuracy, size.
+
+        Of a version that cannot be read there is only `damaged`, which says why.
+        """
+        return history_of(self._store)
+
+    def undo(self, to: int | None = None) -> int:
+        """Back to the version before the last learn, exactly, or to any other that is kept."""
+        with self._store.lock("undoing"):
+            return self._store.go_to(to).number
+
+    def diff(self, old: int, new: int) -> dict[str, Any]:
+        """What differs between two versions."""
+        return difference(self._store, self._store.version(old), self._store.version(new))
+
+    def export(self, target: str | Path, version: int | None = None, backbone: bool = True) -> Path:
+        """One version as a folder that opens on another machine, without paths of photos."""
+        from hashprompt.classifier.config import weights_file
+
+        extra: dict[str, Path] = {}
+        if backbone:
+            weights = weights_file(self._planner().config().backbone.name)
+            if weights:
+                extra[f"backbone{''.join(weights[1].suffixes[-1:])}"] = weights[1]
+        return self._store.export(Path(target), version, extra)
+
+    # scikit-learn's manners, without its base classes: importing them takes seconds. --------
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels in sorted order: the columns of `predict_proba`."""
+        if self._store.is_new:
+            return np.array([], dtype=str)
+        info = self._store.version().info
+        names = [int(c) for c in info["classes"]] if info["integer_labels"] else info["classes"]
+        return np.array(sorted(names))
+
+    def partial_fit(self, X: Any, y: Sequence[Any], classes: Any = None) -> "ContinualClassifier":
+        """Learn images X with labels y, on top of what is known."""
+        self.learn(X, labels=y, report=False, quiet=True)
+        return self
+
+    def fit(self, X: Any, y: Sequence[Any]) -> "ContinualClassifier":
+        """Learn from nothing, as scikit-learn's loops expect."""
+        if not self._store.is_new:
+            if self.folder is not None:
+                raise UserError(
+                    f"fit starts from nothing, but {self.folder} has learned already. Use learn or "
+                    "partial_fit, or an empty folder."
+                )
+            self.__init__(**self.get_params())  # type: ignore[misc]
+        return self.partial_fit(X, y)
+
+    def score(self, X: Any, y: Sequence[Any], sample_weight: Any = None) -> float:
+        """Share of right answers."""
+        answers, _ = self._answers(X, 1.0, None, 32)
+        _raise_first(answers)
+        right = [str(a.label) == str(label) for a, label in zip(answers, y, strict=True)]
+        return float(np.average(right, weights=sample_weight))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        fixed = {name: getattr(self, name) for name in ("folder", "backbone", "method", "seed")}
+        return {**fixed, **self.options}
+
+    def set_params(self, **params: Any) -> "ContinualClassifier":
+        self.__init__(**{**self.get_params(), **params})  # type: ignore[misc]
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, Tags, TargetTags  # from scikit-learn 1.6 on
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+        )
+
+    def __repr__(self) -> str:
+        defaults = {"folder": None, "backbone": None, "method": "hash", "seed": 0}
+        params = self.get_params().items()
+        shown = (f"{k}={v!r}" for k, v in params if k not in defaults or v != defaults[k])
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _raise_first(answers: Sequence[Answer]) -> None:
+    for answer in answers:
+        if answer.error:
+            raise UserError(f"{answer.name}: {answer.error}")

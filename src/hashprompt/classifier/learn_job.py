@@ -1,0 +1,90 @@
+"""One learn as it was asked for, and as it is kept on disk until it is finished."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hashprompt.errors import UserError
+from hashprompt.storage.files import DamagedError, read_json, write_json
+
+if TYPE_CHECKING:
+    from hashprompt.classifier.photo_dataset import PhotoDataset
+
+Effort = Literal["quick", "normal", "best"]
+
+
+@dataclass(frozen=True)
+class LearnJob:
+    """A learn that is going on: everything that decides its result."""
+
+    parent: int | None
+    source: str | None  # a path; None for photos that came in memory
+    test: str | None
+    effort: Effort
+    rename: dict[str, str]
+    unreadable: Literal["stop", "skip"]
+    header: dict[str, Any]
+    training: dict[str, Any]
+    fingerprint: str
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / "job.json", self.__dict__)
+
+    @classmethod
+    def read(cls, folder: Path) -> "LearnJob | None":
+        """The unfinished learn in a folder; one that was cut off before it began is none."""
+        advice = (
+            "Drop this unfinished learn with discard (`hashprompt learn MODEL PHOTOS --discard`); "
+            "finished versions are not touched."
+        )
+        try:
+            stored = read_json(folder / "job.json", {}, advice)
+            return cls(**{k: v for k, v in stored.items() if k != "format"})
+        except FileNotFoundError:
+            return None
+        except TypeError as error:  # of another version
+            raise DamagedError(folder / "job.json", str(error), advice) from error
+
+
+@dataclass(frozen=True)
+class LearnRequest:
+    """The arguments of `ContinualClassifier.learn` that say what to learn."""
+
+    photos: Any
+    labels: Sequence[Any] | None = None
+    test: Any = None
+    effort: Effort = "normal"
+    rename: Mapping[str, str] | None = None
+    unreadable: Literal["stop", "skip"] = "stop"
+
+    @property
+    def source(self) -> str | None:
+        """Where the photos lie; None if they came in memory."""
+        return absolute_path(self.photos)
+
+    def resumed(self, job: LearnJob) -> "LearnRequest":
+        """The request of a job that was interrupted."""
+        if self.photos is None and job.source is None:
+            raise UserError("It learned photos from memory: call learn with them again.")
+        return replace(
+            self,
+            photos=job.source if self.photos is None else self.photos,
+            test=job.test or self.test,
+            effort=job.effort,
+            rename=job.rename,
+            unreadable=job.unreadable,
+        )
+
+
+def absolute_path(source: Any) -> str | None:
+    """Of a file or folder; None for photos in memory."""
+    return str(Path(source).expanduser().resolve()) if isinstance(source, str | Path) else None
+
+
+def job_fingerprint(dataset: "PhotoDataset", parent: int | None, effort: Effort) -> str:
+    """SHA-256 of the photos of a learn, their labels and parts, and what else decides it."""
+    rows = sorted(zip(dataset.digests, dataset.labels, dataset.parts, strict=True))
+    return hashlib.sha256(json.dumps([rows, [parent, effort]]).encode()).hexdigest()

@@ -1,0 +1,169 @@
+"""What comes before a learn: the data set, the config, the plan, the job on disk."""
+
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from hashprompt.backbone.weights import load_backbone
+from hashprompt.classifier.config import ClassifierConfig, reading_size
+from hashprompt.classifier.defaults import (
+    LearnPlan,
+    choose_backbone,
+    choose_image_size,
+    choose_training,
+    estimate_seconds,
+    seconds_per_image,
+)
+from hashprompt.classifier.evaluation import TEST, photo_records
+from hashprompt.classifier.learn_job import (
+    Effort,
+    LearnJob,
+    LearnRequest,
+    absolute_path,
+    job_fingerprint,
+)
+from hashprompt.classifier.photo_dataset import PhotoDataset, build_dataset
+from hashprompt.classifier.store import Store
+from hashprompt.errors import UserError
+
+
+class LearnPlanner:
+    """Prepares learns of the classifier in a store.
+
+    Args:
+        store: of the classifier.
+        backbone, method, seed, options: as the user gave them; what a first learn has fixed wins.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        backbone: str | None,
+        method: str,
+        seed: int,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.store, self.backbone, self.method, self.seed = store, backbone, method, seed
+        self.options = options
+        self._config: ClassifierConfig | None = None
+
+    def config(self) -> ClassifierConfig:
+        """Of the classifier as it is stored, loaded once."""
+        if self._config is None:
+            self._config = self._stored(self.store.header())
+        return self._config
+
+    def _stored(self, header: dict[str, Any]) -> ClassifierConfig:
+        return ClassifierConfig.stored(self.store.folder, header, self.backbone, self.options)
+
+    def unfinished(self) -> LearnJob | None:
+        """The learn that was interrupted."""
+        job = LearnJob.read(self.store.learning)
+        if job and self.store.is_new:  # the choices of the first learn are made already
+            self._config = self._stored(job.header)
+        return job
+
+    def is_done(self, job: LearnJob) -> bool:
+        """Whether a learn was killed between its commit and clearing up."""
+        return not self.store.is_new and self.store.version().info.get("job") == job.fingerprint
+
+    def prepare(self, request: LearnRequest) -> tuple[PhotoDataset, ClassifierConfig]:
+        """Everything that can fail on bad input, before anything is written."""
+        if self._config is not None or not self.store.is_new:
+            config = self.config()
+            return self._dataset(request, config.short_side), config
+        image_size = self.options.get("image_size")
+        loaded = load_backbone(self.backbone or choose_backbone(), image_size)
+        dataset = self._dataset(request, reading_size(loaded))
+        if image_size is None:
+            native = loaded.preprocessing.image_size
+            patch = loaded.model.vit.patch_embed.patch_size[0]
+            short_sides = [min(size) for size in dataset.images.sizes()]
+            chosen = choose_image_size(native, patch, short_sides)
+            if chosen != native:
+                loaded = load_backbone(loaded.name, chosen)
+        return dataset, ClassifierConfig.new(loaded, self.method, self.options, self.seed)
+
+    def _dataset(self, request: LearnRequest, short_side: int) -> PhotoDataset:
+        known, seen = [], {}
+        if not self.store.is_new:
+            version = self.store.version()
+            known, seen = version.info["classes"], self.store.photos(version)
+        return build_dataset(
+            request.photos,
+            request.labels,
+            test=request.test,
+            known=known,
+            rename=request.rename,
+            seen=seen,
+            unreadable=request.unreadable,
+            short_side=short_side,
+        )
+
+    def plan(self, dataset: PhotoDataset, config: ClassifierConfig, effort: Effort) -> LearnPlan:
+        """What a learn of these photos would do, with the seconds it would take."""
+        training = self._training(dataset, effort)
+        known: list[str] = []
+        earlier = 0  # photos held out by earlier learns, which are asked again
+        if not self.store.is_new:
+            version = self.store.version()
+            known = version.info["classes"]
+            records = photo_records(self.store, version).values()
+            earlier = sum(record.can_be_tested for record in records)
+        classes = sorted(set(dataset.labels))
+        held_out = dataset.parts.count(TEST)
+        each = seconds_per_image(config.backbone, config.device)
+        count = len(dataset.labels) - held_out
+        return LearnPlan(
+            dataset.name,
+            [c for c in classes if c not in known],
+            [c for c in classes if c in known],
+            count,
+            held_out,
+            config.backbone.name,
+            config.backbone.preprocessing.image_size,
+            training["epochs"],
+            training["batch_size"],
+            estimate_seconds(each, count, held_out, earlier, training["epochs"]),
+            list(dataset.notes),
+        )
+
+    def _training(self, dataset: PhotoDataset, effort: Effort) -> dict[str, Any]:
+        chosen = choose_training(dataset.parts.count("train"), effort)
+        return {k: self.options.get(k, v) for k, v in chosen.items()}
+
+    def begin(
+        self,
+        unfinished: LearnJob | None,
+        dataset: PhotoDataset,
+        config: ClassifierConfig,
+        request: LearnRequest,
+    ) -> LearnJob:
+        """The unfinished learn if it is this one, else a new one, written to disk."""
+        parent = None if self.store.is_new else self.store.current()
+        fingerprint = job_fingerprint(dataset, parent, request.effort)
+        folder = self.store.folder
+        self._config = config
+        if unfinished is not None:
+            if unfinished.fingerprint == fingerprint:
+                return unfinished
+            source = unfinished.source or "photos from memory"
+            raise UserError(
+                f"An unfinished learn of {source} is in {folder}, and these photos or settings are "
+                f"not the same. Finish it first (resume=True, `hashprompt learn {folder} "
+                "--resume`) or drop it (discard=True, `--discard`)."
+            )
+        job = LearnJob(
+            parent,
+            request.source,
+            absolute_path(request.test),
+            request.effort,
+            dict(request.rename or {}),
+            request.unreadable,
+            config.header(),
+            self._training(dataset, request.effort),
+            fingerprint,
+        )
+        shutil.rmtree(self.store.learning, ignore_errors=True)
+        job.write(self.store.learning)
+        return job

@@ -1,0 +1,134 @@
+"""One version of a classifier, loaded, and its answers about images."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hashprompt.classifier.answers import Answer
+from hashprompt.classifier.calibration import Strangeness, share_below
+from hashprompt.classifier.config import ClassifierConfig, photo_stream
+from hashprompt.classifier.predict_inputs import InputImage
+from hashprompt.classifier.store import Store
+from hashprompt.data.reading.image_stores import PhotoBatch
+from hashprompt.engine.devices import autocast
+from hashprompt.errors import UserError
+from hashprompt.parts.growing import load_grown
+
+NEAREST = 3  # cells that an answer names in `reminds_of`
+
+
+class PredictorOutput(NamedTuple):
+    """What a version computes for B images, in main memory."""
+
+    logits: Tensor  # (B, C)
+    strangeness: Tensor  # (B,)
+    distances: Tensor  # (B, M) to the cells
+
+
+class Predictor:
+    """One version, ready to answer. It is only read, so threads may share it.
+
+    Args:
+        config: of the classifier.
+        info: the content of `version.json`.
+        tensors: the state of the method.
+    """
+
+    def __init__(
+        self, config: ClassifierConfig, info: dict[str, Any], tensors: dict[str, Tensor]
+    ) -> None:
+        self.config, self.info = config, info
+        self.method = config.make_method()
+        try:
+            load_grown(self.method, tensors)
+        except KeyError as error:
+            raise UserError(
+                f"The stored learner does not fit its options: {error}. Was it made by another "
+                "version of hashprompt?"
+            ) from error
+        self.method.eval()
+        self.views = config.run_options.views(config.backbone.preprocessing, photo_stream(()))
+        self.strangeness = Strangeness(self.method)
+        cells = zip(self.method.cells.task.tolist(), self.method.cells.label.tolist(), strict=True)
+        # What each cell describes: the name of a class and of the learn that brought it.
+        self.cells = [(info["classes"][label], info["batch_names"][task]) for task, label in cells]
+
+    @classmethod
+    def load(cls, store: Store, config: ClassifierConfig, number: int) -> "Predictor":
+        version = store.version(number)
+        return cls(config, version.info, store.tensors(version))
+
+    @torch.no_grad()
+    def predict(self, photos: PhotoBatch) -> PredictorOutput:
+        """For images of any size; each is answered as if it were alone."""
+        device = self.config.device
+        images = self.views.clean(photos.to(device))
+        with autocast(self.config.run_options, device):
+            plain = self.config.backbone.model(images)
+            prediction = self.method.predict(images, plain)
+        strangeness, distances = self.strangeness.of(plain.float())
+        return PredictorOutput(prediction.logits.float().cpu(), strangeness.cpu(), distances.cpu())
+
+    def unknown(self, strangeness: Tensor) -> Tensor:
+        """Share of held-out photos that were less strange, (B,)."""
+        return share_below(strangeness, self.info["distances"])
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """(B, C) calibrated."""
+        return (logits.double() / self.info["temperature"]).softmax(1)
+
+    def answers(
+        self, inputs: Iterable[InputImage], threshold: float, batch_size: int
+    ) -> list[Answer]:
+        """One answer to each image, batch by batch, so that a large folder fits in memory."""
+        answers: list[Answer] = []
+        batch: list[InputImage] = []
+        for image in inputs:
+            batch.append(image)
+            if len(batch) == batch_size:
+                answers += self._answer_batch(batch, threshold)
+                batch = []
+        return answers + self._answer_batch(batch, threshold)
+
+    def _answer_batch(self, batch: list[InputImage], threshold: float) -> list[Answer]:
+        readable = [item.image for item in batch if item.image is not None]
+        rows = iter(self._answer_fields(PhotoBatch(readable), threshold) if readable else ())
+        return [
+            Answer(item.name, error=item.error)
+            if item.image is None
+            else Answer(item.name, **next(rows))
+            for item in batch
+        ]
+
+    def _answer_fields(self, photos: PhotoBatch, threshold: float) -> Iterable[dict[str, Any]]:
+        """The fields of `Answer` for each photo, but for its name."""
+        output, classes = self.predict(photos), self.info["classes"]
+        nearest = output.distances.topk(min(NEAREST, output.distances.shape[1]), largest=False)
+        columns = (
+            self.probabilities(output.logits),
+            self.unknown(output.strangeness),
+            nearest.indices,
+            nearest.values,
+        )
+        for probabilities, unknown, cells, distances in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            ranked = sorted(zip(classes, probabilities, strict=True), key=lambda pair: -pair[1])
+            best, confidence = ranked[0]
+            yield {
+                "label": int(best) if self.info["integer_labels"] else best,
+                "confidence": confidence,
+                "probabilities": dict(ranked),
+                "unknown": unknown,
+                "is_unknown": unknown > threshold,
+                "reminds_of": [
+                    {
+                        "class": self.cells[cell][0],
+                        "learned": self.cells[cell][1],
+                        "distance": round(distance, 3),
+                    }
+                    for cell, distance in zip(cells, distances, strict=True)
+                ],
+            }

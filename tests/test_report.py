@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shlex
+from html import unescape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -171,7 +172,7 @@ def test_page_explains_the_headline_and_the_figures(page: str) -> None:
     for text in ("hash on glyphs", "backbone nano · seed 3", "75.00", "82.50", "10.00", "-10.00"):
         assert text in page
     assert set(CAPTIONS) == set(figures.FIGURES)
-    assert all(caption in page for caption in CAPTIONS.values())
+    assert all(caption in unescape(page) for caption in CAPTIONS.values())
 
 
 def test_page_needs_nothing_from_outside(page: str) -> None:
@@ -189,6 +190,20 @@ def test_page_lists_protocol_options_passes_and_versions(page: str) -> None:
 def test_page_escapes_what_it_did_not_write(page: str) -> None:
     assert "&lt;b&gt;bold &amp; brave&lt;/b&gt;" in page
     assert "<b>bold" not in page
+
+
+def test_no_text_of_a_result_becomes_markup(tmp_path: Path) -> None:
+    evil = """'"><script>alert(1)</script>{{ 7 * 7 }}"""
+    result = copy.deepcopy(RESULT) | {"versions": {evil: evil}, "passes": {evil: [evil]}}
+    result["config"] |= dict.fromkeys(("method", "stream", "preset", "backbone"), evil)
+    result["config"]["options"] = {evil: evil * 5}
+    result["protocol"] |= {"legacy": [evil], evil: {evil: evil}}
+    result["diagnostics"] = [{"task": 0, evil: evil}]
+    text = write_report(save(tmp_path, result)).read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "49" not in re.sub(r"data:image/png;base64,[\w+/=]+", "", text)
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 15
+    assert "&#34;&gt;&lt;script" in text  # quotes cannot end an attribute
 
 
 def test_page_warns_of_legacy_switches(tmp_path: Path) -> None:

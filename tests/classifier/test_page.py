@@ -15,16 +15,15 @@ from PIL import Image
 
 from hashprompt.classifier import page as page_module
 from hashprompt.classifier.changes import Changes, ClassChange
-from hashprompt.classifier.page import (
+from hashprompt.classifier.learn_figures import (
     LOSS,
     draw_accuracy,
     draw_usage,
     label_of,
-    render_page,
     rows_to_draw,
     thumbnail,
-    write_page,
 )
+from hashprompt.classifier.page import render_page, write_page
 from hashprompt.errors import UserError
 
 OLD = {"classes": ["robin", "wren", "gull"]}

@@ -1,16 +1,17 @@
 """One self-contained page per run: headline numbers, figures, protocol, how to reproduce it."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from hashprompt.report import ResultData, read_result
 from hashprompt.report.figures import FIGURES, render
-from hashprompt.report.pages import card, figure, make_page, pairs, plain, section, table, warning
+from hashprompt.report.pages import PageFigure, plain, render_template
 from hashprompt.storage.files import write_atomically
+
+Table = tuple[list[str], list[list[Any]]]  # header and rows
 
 METRICS = {
     "FAA": "Final average accuracy: the mean over all tasks, after the last one. Higher is better.",
@@ -48,39 +49,32 @@ def write_report(run_dir: Path) -> Path:
         dark = render(partial(draw, result), dark=True)
         if light and dark:
             write_atomically(run_dir / "figures" / f"{name}.png", light)
-            figures.append(figure(light, dark, name.replace("_", " "), CAPTIONS[name]))
+            figures.append(PageFigure(light, dark, name.replace("_", " "), CAPTIONS[name]))
     page = run_dir / "report.html"
     write_atomically(page, render_page(result, figures).encode())
     return page
 
 
-def render_page(result: ResultData, figures: Iterable[str]) -> str:
-    """The page of a run, given its figures as HTML."""
-    config = result["config"]
-    title = f"{config['method']} on {config['stream']}"
-    lead = " · ".join(
-        f"{name} {config[name]}"
-        for name in ("preset", "backbone", "seed")
-        if config.get(name) is not None
+def render_page(result: ResultData, figures: Sequence[PageFigure]) -> str:
+    """The page of a run, given its figures."""
+    config, protocol = result["config"], result["protocol"]
+    headline = {name: config.get(name) for name in ("preset", "backbone", "seed")}
+    return render_template(
+        "run.html",
+        title=f"{config['method']} on {config['stream']}",
+        lead=" · ".join(f"{name} {v}" for name, v in headline.items() if v is not None),
+        legacy=protocol.get("legacy"),
+        meanings=METRICS,
+        metrics=result["metrics"],
+        figures=figures,
+        command=reproduce_command(config),
+        protocol=protocol,
+        options=config.get("options") or {},
+        passes=result.get("passes") or {},
+        versions=result.get("versions") or {},
+        accuracy=_matrix(result["accuracy"]),
+        diagnostics=_records(result.get("diagnostics") or []),
     )
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        f'<p class="lead">{escape(lead)}</p>',
-        _legacy_warning(result["protocol"].get("legacy")),
-        f'<div class="grid metrics">{"".join(_metrics(result["metrics"]))}</div>',
-        f'<h2>Figures</h2>\n<div class="grid columns">{"".join(figures)}</div>',
-        section("Reproduce", f"<pre>{escape(reproduce_command(config))}</pre>"),
-        section("Protocol", pairs(result["protocol"])),
-        '<div class="grid columns"><div>',
-        section("Options", pairs(config.get("options"))),
-        "</div><div>",
-        section("Images through the backbone", pairs(result.get("passes"))),
-        section("Versions", pairs(result.get("versions"))),
-        "</div></div>",
-        section("Accuracy in numbers", _matrix(result["accuracy"])),
-        section("Diagnostics per task", _records(result.get("diagnostics"))),
-    ]
-    return make_page(title, parts)
 
 
 def reproduce_command(config: dict[str, Any]) -> str:
@@ -97,34 +91,17 @@ def reproduce_command(config: dict[str, Any]) -> str:
     return " ".join(["hashprompt run", *flags, *options])
 
 
-def _metrics(metrics: dict[str, float | None]) -> Iterable[str]:
-    for name, meaning in METRICS.items():
-        value = metrics.get(name)
-        number = "–" if value is None else f"{value:.2f}"
-        yield card(name, number, meaning)
-
-
-def _legacy_warning(switches: Sequence[str] | None) -> str:
-    if not switches:
-        return ""
-    return warning(
-        f"Legacy switches were on: {', '.join(switches)}. "
-        "These numbers repeat a published flaw and do not compare with those of other runs."
-    )
-
-
-def _matrix(accuracy: list[list[float | None]]) -> str:
+def _matrix(accuracy: list[list[float | None]]) -> Table:
     header = ["on task", *(f"after {t + 1}" for t in range(len(accuracy)))]
     rows = [
         [i + 1, *("" if a is None else f"{a:.2f}" for a in row)] for i, row in enumerate(accuracy)
     ]
-    return table(header, rows)
+    return header, rows
 
 
-def _records(records: list[dict[str, Any]] | None) -> str:
-    names = list(dict.fromkeys(name for record in records or [] for name in record))
-    rows = [[_number(record.get(name), name) for name in names] for record in records or []]
-    return table(names, rows)
+def _records(records: list[dict[str, Any]]) -> Table:
+    names = list(dict.fromkeys(name for record in records for name in record))
+    return names, [[_number(record.get(name), name) for name in names] for record in records]
 
 
 def _number(value: Any, name: str) -> Any:

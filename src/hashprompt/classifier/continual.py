@@ -361,6 +361,9 @@ class ContinualClassifier:
             classifier_tags=ClassifierTags(),
         )
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return not self._store.is_new
+
     def __repr__(self) -> str:
         defaults = {"folder": None, "backbone": None, "method": "hash", "seed": 0}
         params = self.get_params().items()

@@ -63,8 +63,9 @@ def reopen_held_out(
             f"{len(testable) - len(unchanged)} of {len(testable)} held-out photos of earlier "
             "learns are gone or changed and cannot be asked about again."
         )
-    reading = ReadOptions(short_side, unreadable="skip")
-    images, readable, _ = open_photos([Path(testable[d].path) for d in unchanged], reading, reading_bar)
+    files = [Path(testable[d].path) for d in unchanged]
+    options = ReadOptions(short_side, unreadable="skip")
+    images, readable, _ = open_photos(files, options, reading_bar)
     digests = [unchanged[index] for index in readable]
     labels = torch.tensor([testable[d].label for d in digests], dtype=torch.int64)
     before = [testable[d].predicted for d in digests]

@@ -94,15 +94,10 @@ def build_dataset(
         inputs = _with_test(inputs, labelled_images(test))
     names = resolve_names({entry.label for entry in inputs.entries}, known, rename or {})
     rows, repeat_notes = _without_repeats(_with_digests(inputs.entries, names), known, seen)
-    notes = [*inputs.notes, *repeat_notes]
-    reading = ReadOptions(short_side, memory_gb, unreadable)
-    images, readable, reading_notes = open_photos([photo.file for photo in rows], reading, reading_bar)
-    # That all fits into memory is no news.
-    notes += reading_notes if images.on_disk else reading_notes[1:]
-    rows, split_notes = _split([rows[index] for index in readable])
-    notes += split_notes
+    options = ReadOptions(short_side, memory_gb, unreadable)
+    images, rows, reading_notes = _read(rows, options)
     kept, class_notes = _check_classes(rows, known, seen)
-    notes += class_notes
+    notes = [*inputs.notes, *repeat_notes, *reading_notes, *class_notes]
     if lost := sorted(set(names.values()).difference(known, (photo.label for photo in rows))):
         notes.append(f"No photo is left of {len(lost)} classes, not learned: {shorten(lost)}.")
     rows = [rows[index] for index in kept]
@@ -178,6 +173,14 @@ def _without_repeats(
         (counts["overlap"], "test photos are training photos too and are left out of the test."),
     )
     return kept, [f"{count} {text}" for count, text in messages if count]
+
+
+def _read(photos: Sequence[Photo], options: ReadOptions) -> tuple[Photos, list[Photo], list[str]]:
+    """The images that can be read, the photos they belong to, each with its part, and notes."""
+    images, readable, notes = open_photos([p.file for p in photos], options, reading_bar)
+    parted, split_notes = _split([photos[index] for index in readable])
+    # That all fits into memory is no news.
+    return images, parted, [*(notes if images.on_disk else notes[1:]), *split_notes]
 
 
 def _split(photos: Sequence[Photo]) -> tuple[list[Photo], tuple[str, ...]]:

@@ -34,8 +34,8 @@ def test_names_and_answers_need_nothing_heavy(module: str) -> None:
     assert not imported_by(module) & HEAVY
 
 
-def test_the_classifier_itself_waits_for_what_its_verbs_need() -> None:
-    assert not imported_by("classifier.continual") & (HEAVY - {"torch"})
+def test_history_undo_and_diff_wait_for_nothing_heavy() -> None:
+    assert not imported_by("classifier.continual") & HEAVY
 
 
 def test_answers_need_no_plots_no_pages_and_no_several_devices() -> None:

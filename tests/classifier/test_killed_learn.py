@@ -12,7 +12,7 @@ import torch
 from pictures import QUICK
 
 from hashprompt import ContinualClassifier, UserError
-from hashprompt.classifier import learning
+from hashprompt.classifier.learn_job import LearnJob
 from hashprompt.data.reading.threads import reading_threads
 from hashprompt.engine.optimization import Optimization
 
@@ -141,20 +141,20 @@ def test_to_resume_a_finished_learn_says_that_it_is_finished(
 
 
 def test_a_job_that_was_changed_is_refused_or_reads_the_same(tmp_path: Path) -> None:
-    job = learning.Job(1, "/photos", None, "normal", {}, "stop", {"seed": 0}, {"epochs": 4}, "f00")
+    job = LearnJob(1, "/photos", None, "normal", {}, "stop", {"seed": 0}, {"epochs": 4}, "f00")
     job.write(tmp_path)
     path, told = tmp_path / "job.json", 0
     content = path.read_bytes()
     for place in range(len(content)):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
-            assert learning.Job.read(tmp_path) == job
+            assert LearnJob.read(tmp_path) == job
         except UserError:
             told += 1
     assert told > 0.95 * len(content)
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(UserError, match=r"job\.json is damaged .* --discard"):
-        learning.Job.read(tmp_path)
+        LearnJob.read(tmp_path)
 
 
 def test_a_request_to_stop_is_told_how_to_go_on(

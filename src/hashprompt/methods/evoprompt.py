@@ -27,6 +27,7 @@ from hashprompt.methods.base import (
 from hashprompt.methods.tuning import Prompted, PromptTuning, TuningConfig
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.growing import grow_buffer
+from hashprompt.parts.precision import exact
 from hashprompt.parts.slots import uniform
 from hashprompt.parts.transport import TINY, Solver, transport_plan
 
@@ -274,13 +275,13 @@ def plans(
 
 def mass(rows: Tensor) -> Tensor:
     """Share (n,) of each row in the absolute sum of a matrix (n, d)."""
-    norms = rows.double().abs().sum(1) + TINY
+    norms = exact(rows).abs().sum(1) + TINY
     return norms / norms.sum()
 
 
 def squared_distance(rows: Tensor, others: Tensor) -> Tensor:
     """Squared distances (n, m) of rows (n, d) and (m, d) at unit length."""
-    rows, others = F.normalize(rows.double(), dim=1), F.normalize(others.double(), dim=1)
+    rows, others = F.normalize(exact(rows), dim=1), F.normalize(exact(others), dim=1)
     return torch.cdist(rows, others).square()
 
 

@@ -26,7 +26,8 @@ from hashprompt.methods.base import (
 )
 from hashprompt.parts.adapters import Adapters
 from hashprompt.parts.cosine import CosineHead
-from hashprompt.parts.ridge import Ridge, choose_ridge, widest
+from hashprompt.parts.precision import exact
+from hashprompt.parts.ridge import Ridge, choose_ridge
 from hashprompt.parts.ssf import ScaleShift
 
 DROPOUT = 0.1  # of the adapters' hidden units, while they are trained
@@ -119,7 +120,8 @@ class RanPAC(Method):
         plain = self.config.first_session == "none"
         features = task.features() if plain else task.map(self.features)
         order = torch.randperm(len(features)).to(features.device)
-        labels, random = task.labels[order], widest(self.project(features[order]))
+        random = exact(self.project(features[order]))
+        labels = task.labels[order].to(random.device)
         self.ridge.add(random, labels)
         self.used_ridge.fill_(self.ridge.solve(choose_ridge(random, labels)))
 

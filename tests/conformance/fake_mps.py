@@ -31,13 +31,13 @@ class MpsTensor(Tensor):
     def __new__(cls, held: Tensor) -> "MpsTensor":
         if held.dtype == torch.float64:
             raise TypeError("MPS has no float64.")
-        made = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made = Tensor._make_wrapper_subclass(
             cls,
             held.size(),
             strides=held.stride(),
             storage_offset=held.storage_offset(),
             dtype=held.dtype,
-            device="meta",  # what torch sees below Python: no kernel of MPS is there
+            device=torch.device("meta"),  # what torch sees below Python: no kernel of MPS is there
         )
         made.held = held
         return made
@@ -56,7 +56,8 @@ class MpsTensor(Tensor):
     def tolist(self) -> Any:
         return self.held.tolist()
 
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+    @classmethod
+    def __torch_dispatch__(cls, *_: Any) -> Any:
         raise AssertionError("use it inside fake_mps()")
 
 

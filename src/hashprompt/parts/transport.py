@@ -27,7 +27,7 @@ def transport_plan(
         blur: smaller is nearer to exact, and slower.
     """
     if solver == "sinkhorn":
-        return sinkhorn(*map(exact, (cost, source, target)), blur).to(cost)
+        return sinkhorn(exact(cost), exact(source), exact(target), blur).to(cost)
     plan = cheapest(*(exact(x).cpu().numpy() for x in (cost, source, target)))
     return torch.from_numpy(plan).to(cost)
 

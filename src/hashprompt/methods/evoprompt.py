@@ -6,6 +6,7 @@ nodes that matter to the new task move further.
 """
 
 import math
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,6 @@ from hashprompt.methods.base import (
     Prediction,
     TaskView,
     blocks_of,
-    parameter_count,
     register,
 )
 from hashprompt.methods.tuning import Prompted, PromptTuning, TuningConfig
@@ -33,6 +33,8 @@ from hashprompt.parts.transport import TINY, Solver, transport_plan
 
 # Buffers that are empty between tasks: attributions to the task, and the memory before it.
 OF_ONE_TASK = ("fresh_hidden", "fresh_output", "reference_inner", "reference_outer")
+
+REMEMBERED = ("prototypes", "known_hidden", "known_output")  # of all tasks
 
 
 class EvoPromptConfig(TuningConfig):
@@ -84,6 +86,7 @@ class EvoPrompt(PromptTuning):
         "EvoPrompt", "networks that write prompts, fused over tasks by transport", "AAAI 2024"
     )
     keeps = ("cells.", "prototypes")
+    stores: ClassVar = {"memory": "prompts", **dict.fromkeys(REMEMBERED, "statistics")}
     config: EvoPromptConfig
 
     def __init__(self, config: EvoPromptConfig, backbone: Backbone) -> None:
@@ -213,11 +216,6 @@ class EvoPrompt(PromptTuning):
         self.known_hidden, self.known_output = torch.maximum(*hidden), torch.maximum(*output)
         for name in OF_ONE_TASK:
             setattr(self, name, torch.zeros(0, device=self.device))
-
-    def sizes(self) -> dict[str, int]:
-        statistics = parameter_count(self.prototypes, self.known_hidden, self.known_output)
-        prompts = parameter_count(self.memory)
-        return {**super().sizes(), "prompts": prompts, "statistics": statistics}
 
 
 def compose(new: Tensor, old: Tensor, rows: Tensor, subspace: int, temperature: float) -> Tensor:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -105,6 +105,7 @@ class Hash(PromptPipeline):
     """Shared prompt pool, task routers, history-aware modulation."""
 
     info = MethodInfo("Hash", "shared prompt pool, one router per task, history-aware modulation")
+    stores: ClassVar = {**PromptPipeline.stores, "pool": "prompts"}
     keeps = (*PromptPipeline.keeps, "routers.frozen", "penalties", "history.by_task")
     config: HashConfig
 
@@ -304,7 +305,3 @@ class Hash(PromptPipeline):
 
     def usage(self) -> list[list[int]]:
         return self.history.by_task.sum(1).tolist()
-
-    def sizes(self) -> dict[str, int]:
-        prompts, routers = self.pool.prompts.numel(), self.routers.numbers()
-        return {**super().sizes(), "prompts": prompts, "routers": routers}

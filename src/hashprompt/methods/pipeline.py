@@ -24,7 +24,6 @@ from hashprompt.methods.base import (
     Prediction,
     StepResult,
     TaskView,
-    parameter_count,
 )
 from hashprompt.methods.tuning import TrainingConfig
 from hashprompt.parts.cells import Cells
@@ -125,6 +124,7 @@ class Pipeline(Method):
 
     has_prompts: ClassVar[bool] = True
     keeps: tuple[str, ...] = ("cells.", "plain_stats.", "prompted_stats.")
+    stores: ClassVar = {"plain_stats": "statistics", "prompted_stats": "statistics"}
     config: HeadsConfig
 
     def __init__(self, config: HeadsConfig, backbone: Backbone) -> None:
@@ -292,16 +292,6 @@ class Pipeline(Method):
                 stats.means, stats.covariances(), self.config.shrinkage, self.config.ridge
             )
         return self._discriminants[which]
-
-    def sizes(self) -> dict[str, int]:
-        kept = {self.plain_stats, self.final_stats}
-        return {
-            "prompts": 0,
-            "routers": 0,
-            "head": parameter_count(self.head),
-            "tii": parameter_count(self.tii) if self.config.tii == "sgd" else 0,
-            "statistics": parameter_count(*(b for stats in kept for b in stats.buffers())),
-        }
 
 
 class PromptPipeline(Pipeline):

@@ -7,7 +7,7 @@ task is trained, and their keys stand in for the images that used them.
 
 from dataclasses import replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -20,7 +20,6 @@ from hashprompt.methods.base import (
     Phase,
     TaskView,
     blocks_of,
-    parameter_count,
     register,
 )
 from hashprompt.methods.pipeline import alignment_phase
@@ -83,6 +82,7 @@ class Smope(PromptTuning):
     )
     needs_query = False
     keeps = ("stats.",)
+    stores: ClassVar = {"stats": "statistics"}
     config: SmopeConfig
 
     def __init__(self, config: SmopeConfig, backbone: Backbone) -> None:
@@ -204,10 +204,6 @@ class Smope(PromptTuning):
 
     def _describe(self, task: TaskView) -> None:
         self.stats.add(task.map(self.features_of), task.labels, task.classes)
-
-    def sizes(self) -> dict[str, int]:
-        statistics = parameter_count(*self.stats.buffers())
-        return {**super().sizes(), "prompts": self.prompts.numel(), "statistics": statistics}
 
 
 def span(scores: Tensor) -> Tensor:

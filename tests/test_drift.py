@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from cells import add_cell
 
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.gaussians import ClassGaussians, Storage
@@ -50,8 +51,8 @@ def test_a_cell_moves_as_its_images_would_have(storage: Storage) -> None:
     drift = Drift(seen, seen @ matrix + offset, ridge=1e-9)
     moved, expected = (ClassGaussians(5, storage, rank=5) for _ in range(2))
     for stats, rows in ((moved, own), (expected, own @ matrix + offset)):
-        stats.add(torch.randn(9, 5))  # another cell, which must not move
-        stats.add(rows)
+        add_cell(stats, torch.randn(9, 5))  # another cell, which must not move
+        add_cell(stats, rows)
     other = moved.means[0].clone(), moved.covariances()[0].clone()
     moved.move(1, drift)
     close(moved.means[1], expected.means[1], rtol=1e-3, atol=1e-3)
@@ -63,7 +64,7 @@ def test_centres_move_too() -> None:
     matrix, offset = affine()
     seen = torch.randn(100, 5)
     stats = ClassGaussians(5, "multi-centroid", centroids=3)
-    stats.add(torch.randn(30, 5))
+    add_cell(stats, torch.randn(30, 5))
     centres = stats.rest[0].clone()
     stats.move(0, Drift(seen, seen @ matrix + offset, ridge=1e-9))
     close(stats.rest[0], centres @ matrix + offset, rtol=1e-3, atol=1e-3)

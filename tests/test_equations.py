@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cells import add_cell
 from scipy.stats import multivariate_normal
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, tensor
@@ -315,9 +316,9 @@ def test_training_one_task_leaves_old_head_rows_alone() -> None:
 
 def test_aligning_draws_as_many_batches_as_old_classes_and_moves_all_rows() -> None:
     method, task = with_history(batch_size=4)
-    method.prompted_stats.add(torch.randn(6, DIM))
+    add_cell(method.prompted_stats, torch.randn(6, DIM))
     for _ in range(3):
-        method.prompted_stats.add(torch.randn(6, DIM))
+        add_cell(method.prompted_stats, torch.randn(6, DIM))
     tap = next(p for p in method.phases(task) if p.name == "tap")
     batches = tap.draw()
     assert [len(b.labels) for b in batches] == [20, 20]  # 2 old classes, 5·batch_size rows
@@ -434,7 +435,7 @@ def correlated(n: int = 400) -> Tensor:
 
 def test_covariance_statistics_equal_numpy() -> None:
     stats, x = ClassGaussians(6, "covariance"), correlated()
-    stats.add(x)
+    add_cell(stats, x)
     close(stats.means[0], x.mean(0))
     expected = torch.from_numpy(np.cov(x.numpy().T)).float() + JITTER * torch.eye(6)
     close(stats.covariances()[0], expected, rtol=1e-4, atol=1e-4)
@@ -443,8 +444,8 @@ def test_covariance_statistics_equal_numpy() -> None:
 @pytest.mark.parametrize("storage", ["covariance", "variance", "multi-centroid", "low-rank"])
 def test_pseudo_features_have_the_stored_mean_and_covariance(storage: Any) -> None:
     stats = ClassGaussians(6, storage, rank=3, centroids=4)
-    stats.add(correlated())
-    stats.add(-2 * correlated(300))
+    add_cell(stats, correlated())
+    add_cell(stats, -2 * correlated(300))
     torch.manual_seed(1)
     drawn, cells = stats.sampler().draw(40_000)
     for cell in (0, 1):
@@ -460,7 +461,7 @@ def test_pseudo_features_have_the_stored_mean_and_covariance(storage: Any) -> No
 @pytest.mark.parametrize("storage", ["covariance", "variance", "multi-centroid", "low-rank"])
 def test_a_class_of_one_image_still_has_a_gaussian(storage: Any) -> None:
     stats = ClassGaussians(6, storage)
-    stats.add(torch.ones(1, 6))
+    add_cell(stats, torch.ones(1, 6))
     drawn, _ = stats.sampler().draw(100)
     assert drawn.isfinite().all()
     assert (drawn - 1).abs().max() < 1
@@ -468,15 +469,15 @@ def test_a_class_of_one_image_still_has_a_gaussian(storage: Any) -> None:
 
 def test_low_rank_statistics_keep_the_leading_directions() -> None:
     stats, x = ClassGaussians(6, "low-rank", rank=6), correlated()
-    stats.add(x)
+    add_cell(stats, x)
     close(stats.covariances()[0], x.T.cov() + JITTER * torch.eye(6), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, 0.3])
 def test_the_discriminant_is_the_gaussian_log_density(shrinkage: float) -> None:
     stats = ClassGaussians(6, "covariance")
-    stats.add(correlated())
-    stats.add(correlated(200) * 0.5 + 3)
+    add_cell(stats, correlated())
+    add_cell(stats, correlated(200) * 0.5 + 3)
     covariances = stats.covariances()
     scores = Discriminant(stats.means, covariances, shrinkage, ridge=0.02).scores(correlated(7))
     shared = covariances.mean(0)

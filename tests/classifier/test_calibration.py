@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from cells import add_cell
 from torch.distributions import MultivariateNormal
 
 from hashprompt.backbone import load_backbone
@@ -67,7 +68,7 @@ def test_strangeness_is_the_log_ratio_of_two_gaussians() -> None:
     generator = torch.Generator().manual_seed(1)
     groups = [torch.randn(30, backbone.dim, generator=generator) + shift for shift in (0, 1, -2)]
     for group in groups:
-        method.plain_stats.add(group)
+        add_cell(method.plain_stats, group)
     within = torch.stack([torch.cov(g.T.double()) for g in groups]).mean(0)
     within += 1e-4 * torch.eye(backbone.dim)  # the jitter of every Gaussian
     means = torch.stack([g.double().mean(0) for g in groups])

@@ -71,3 +71,14 @@ def test_the_sinkhorn_plan_is_the_entropic_optimum() -> None:
     rest = plan.log() + cost / 0.2
     centred = rest - rest.mean(0) - rest.mean(1, keepdim=True) + rest.mean()
     close(centred, torch.zeros(6, 5, dtype=torch.float64), atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("n", [16, 300])
+def test_plans_are_those_of_python_optimal_transport(n: int) -> None:
+    ot = pytest.importorskip("ot")
+    cost, source, target = problem(n, n)
+    plan = transport_plan(cost, source, target, "exact")
+    close(plan, tensor(ot.emd(*(x.numpy() for x in (source, target, cost)))), atol=1e-9, rtol=0)
+    plan = transport_plan(cost, source, target, "sinkhorn", blur=0.5)
+    entropic = ot.sinkhorn(source, target, cost, 0.5, method="sinkhorn_log", stopThr=1e-12)
+    close(plan, entropic, atol=1e-4 / n, rtol=1e-3)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -50,6 +50,8 @@ __all__ = [
     "presets",
     "register",
 ]
+
+KINDS = ("prompts", "routers", "head", "tii", "statistics")  # of stored numbers
 
 
 class Prediction(NamedTuple):
@@ -99,6 +101,8 @@ class Method(nn.Module):
 
     info: ClassVar[MethodInfo]
     keeps: tuple[str, ...] = ()  # state (by prefix) whose old rows never change
+    # Kind of what is stored, by prefix of its name; names that are a kind need no entry.
+    stores: ClassVar[Mapping[str, str]] = {}
     backbone: Backbone
     config: MethodConfig
 
@@ -144,12 +148,19 @@ class Method(nn.Module):
         return None
 
     def sizes(self) -> dict[str, int]:
-        """Stored numbers by kind.
+        """Stored numbers by kind: those of `state_dict` under the prefixes of `stores`.
 
         `prompts` (and what generates or adapts them), `routers` (what selects: routers, keys,
         gates), `head`, `tii` (task inference by a network), `statistics` (of features).
+        Counts and flags, which are no floating-point numbers, do not count.
         """
-        raise NotImplementedError
+        sizes = dict.fromkeys(KINDS, 0)
+        kinds = {**{kind: kind for kind in KINDS}, **self.stores}
+        for name, tensor in self.state_dict().items():
+            for prefix, kind in kinds.items():
+                if f"{name}.".startswith(f"{prefix}.") and tensor.is_floating_point():
+                    sizes[kind] += tensor.numel()
+        return sizes
 
 
 def blocks_of(layers: tuple[int, ...], backbone: Backbone) -> list[int]:

@@ -4,6 +4,8 @@ Smith et al., CVPR 2023. Every task adds components of its own; those of earlier
 but still take part.
 """
 
+from typing import ClassVar
+
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -42,6 +44,7 @@ class Coda(PromptTuning):
         "CODA-Prompt", "prompts mixed from components that grow with the tasks", "CVPR 2023"
     )
     keeps = ("components.frozen", "keys.frozen", "attention.frozen")
+    stores: ClassVar = {"components": "prompts", "keys": "routers", "attention": "routers"}
     config: CodaConfig
 
     def __init__(self, config: CodaConfig, backbone: Backbone) -> None:
@@ -73,10 +76,6 @@ class Coda(PromptTuning):
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.components.current, self.keys.current, self.attention.current]
-
-    def sizes(self) -> dict[str, int]:
-        routers = self.keys.numbers() + self.attention.numbers()
-        return {**super().sizes(), "prompts": self.components.numbers(), "routers": routers}
 
 
 def component_weights(query: Tensor, attention: Tensor, keys: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ their prompts.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -24,7 +24,6 @@ from hashprompt.methods.base import (
     Phase,
     Prediction,
     TaskView,
-    parameter_count,
     register,
 )
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
@@ -80,6 +79,10 @@ class CPG(Method):
         "AAAI 2025",
         scenarios=("class",),
     )
+    stores: ClassVar = {
+        **{"experts": "prompts", "gates": "routers"},
+        **{"query_gram": "statistics", "weight_gram": "statistics"},
+    }
     keeps = ("head.",)
     config: CPGConfig
 
@@ -200,15 +203,6 @@ class CPG(Method):
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         return Prediction(self.head(self.encode(images).features))
-
-    def sizes(self) -> dict[str, int]:
-        return {
-            "prompts": self.experts.numel(),
-            "routers": self.gates.numel(),
-            "head": parameter_count(self.head),
-            "tii": 0,
-            "statistics": self.query_gram.numel() + self.weight_gram.numel(),
-        }
 
 
 def imbalance(importance: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ the prompts of any task (PCL).
 """
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -70,6 +70,7 @@ class CPrompt(Method):
         "classifiers.weight.frozen",
         "classifiers.bias.frozen",
     )
+    stores: ClassVar = {"keys": "routers", "classifiers": "head"}
     config: CPromptConfig
 
     def __init__(self, config: CPromptConfig, backbone: Backbone) -> None:
@@ -152,15 +153,6 @@ class CPrompt(Method):
         task = self.cells.task[best]
         logits = self.classifiers(self.features(tokens, task))
         return Prediction(self.cells.to_classes(logits), task, self.cells.label[best])
-
-    def sizes(self) -> dict[str, int]:
-        return {
-            "prompts": self.prompts.numbers(),
-            "routers": self.keys.joined().numel(),
-            "head": self.classifiers.numbers(),
-            "tii": 0,
-            "statistics": 0,
-        }
 
 
 def classifier_consistency(

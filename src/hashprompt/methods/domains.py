@@ -3,7 +3,7 @@
 The frame of S-Prompts and PINA, which differ in the classifier on top.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch.nn.functional as F
 from pydantic import Field
@@ -37,6 +37,7 @@ class DomainPrompts(Method):
     """One prompt per domain, trained on that domain alone and frozen afterwards."""
 
     keeps: tuple[str, ...] = ("prompts.frozen", "selector.")
+    stores: ClassVar = {"selector": "routers"}
     config: DomainConfig
 
     def __init__(self, config: DomainConfig, backbone: Backbone) -> None:
@@ -100,12 +101,3 @@ class DomainPrompts(Method):
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         domain = self.selector.nearest(self.describe(images, plain))
         return Prediction(self.logits(self.backbone.embed(images), domain), domain)
-
-    def sizes(self) -> dict[str, int]:
-        return {
-            "prompts": self.prompts.numbers(),
-            "routers": self.selector.centres.numel(),
-            "head": 0,
-            "tii": 0,
-            "statistics": 0,
-        }

@@ -4,6 +4,7 @@ Wang et al., ECCV 2022.
 """
 
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from pydantic import Field, model_validator
@@ -41,6 +42,7 @@ class DualPrompt(SPromptPlus):
     info = MethodInfo(
         "DualPrompt", "a general prompt, and one per task found by the nearest key", "ECCV 2022"
     )
+    stores: ClassVar = {**SPromptPlus.stores, "general": "prompts"}
     config: DualPromptConfig
 
     def __init__(self, config: DualPromptConfig, backbone: Backbone) -> None:
@@ -59,7 +61,3 @@ class DualPrompt(SPromptPlus):
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [*super().prompt_parameters(), self.general]
-
-    def sizes(self) -> dict[str, int]:
-        sizes = super().sizes()
-        return {**sizes, "prompts": sizes["prompts"] + self.general.numel()}

@@ -6,6 +6,7 @@ nodes that matter to the new task move further.
 """
 
 import math
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -21,17 +22,19 @@ from hashprompt.methods.base import (
     Prediction,
     TaskView,
     blocks_of,
-    parameter_count,
     register,
 )
 from hashprompt.methods.tuning import Prompted, PromptTuning, TuningConfig
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.growing import grow_buffer
+from hashprompt.parts.precision import exact
 from hashprompt.parts.slots import uniform
 from hashprompt.parts.transport import TINY, Solver, transport_plan
 
 # Buffers that are empty between tasks: attributions to the task, and the memory before it.
 OF_ONE_TASK = ("fresh_hidden", "fresh_output", "reference_inner", "reference_outer")
+
+REMEMBERED = ("prototypes", "known_hidden", "known_output")  # of all tasks
 
 
 class EvoPromptConfig(TuningConfig):
@@ -83,6 +86,7 @@ class EvoPrompt(PromptTuning):
         "EvoPrompt", "networks that write prompts, fused over tasks by transport", "AAAI 2024"
     )
     keeps = ("cells.", "prototypes")
+    stores: ClassVar = {"memory": "prompts", **dict.fromkeys(REMEMBERED, "statistics")}
     config: EvoPromptConfig
 
     def __init__(self, config: EvoPromptConfig, backbone: Backbone) -> None:
@@ -213,11 +217,6 @@ class EvoPrompt(PromptTuning):
         for name in OF_ONE_TASK:
             setattr(self, name, torch.zeros(0, device=self.device))
 
-    def sizes(self) -> dict[str, int]:
-        statistics = parameter_count(self.prototypes, self.known_hidden, self.known_output)
-        prompts = parameter_count(self.memory)
-        return {**super().sizes(), "prompts": prompts, "statistics": statistics}
-
 
 def compose(new: Tensor, old: Tensor, rows: Tensor, subspace: int, temperature: float) -> Tensor:
     """Rows for new classes, each piece an average of the old rows of classes alike in that piece.
@@ -274,13 +273,13 @@ def plans(
 
 def mass(rows: Tensor) -> Tensor:
     """Share (n,) of each row in the absolute sum of a matrix (n, d)."""
-    norms = rows.double().abs().sum(1) + TINY
+    norms = exact(rows).abs().sum(1) + TINY
     return norms / norms.sum()
 
 
 def squared_distance(rows: Tensor, others: Tensor) -> Tensor:
     """Squared distances (n, m) of rows (n, d) and (m, d) at unit length."""
-    rows, others = F.normalize(rows.double(), dim=1), F.normalize(others.double(), dim=1)
+    rows, others = F.normalize(exact(rows), dim=1), F.normalize(exact(others), dim=1)
     return torch.cdist(rows, others).square()
 
 

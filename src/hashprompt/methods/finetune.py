@@ -1,5 +1,7 @@
 """The floor: one pool, one router and one head, trained task after task with no protection."""
 
+from typing import ClassVar
+
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -25,6 +27,7 @@ class Finetune(PromptTuning):
     """Sequential training of prompts and head; cross-entropy over all classes seen."""
 
     info = MethodInfo("Fine-tuning", "sequential prompts and head, no protection: the floor")
+    stores: ClassVar = {"pool": "prompts", "router": "routers"}
     needs_query = False
     masked = False
 
@@ -42,7 +45,3 @@ class Finetune(PromptTuning):
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.pool.prompts, self.router.current]
-
-    def sizes(self) -> dict[str, int]:
-        routers = self.router.current.numel()
-        return {**super().sizes(), "prompts": self.pool.prompts.numel(), "routers": routers}

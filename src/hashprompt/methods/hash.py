@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -31,6 +31,7 @@ from hashprompt.parts import history as usage
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.pool import PromptPool
+from hashprompt.parts.precision import add_exactly, exact
 from hashprompt.parts.router import RouterInit, Routers, Routing, choose
 
 
@@ -104,6 +105,7 @@ class Hash(PromptPipeline):
     """Shared prompt pool, task routers, history-aware modulation."""
 
     info = MethodInfo("Hash", "shared prompt pool, one router per task, history-aware modulation")
+    stores: ClassVar = {**PromptPipeline.stores, "pool": "prompts"}
     keeps = (*PromptPipeline.keeps, "routers.frozen", "penalties", "history.by_task")
     config: HashConfig
 
@@ -116,9 +118,9 @@ class Hash(PromptPipeline):
         self.routers = Routers(backbone.dim, config.experts, decisions, config.router_init)
         self.history = usage.UsageHistory(decisions, config.experts)
         self.register_buffer("penalties", torch.zeros(0, decisions, config.experts))
-        self.register_buffer("meter", torch.zeros(6, dtype=torch.float64))
+        self.register_buffer("meter", torch.zeros(2, 6))
         self.penalties: Tensor  # (T, S, N) b_t, what each task was trained with
-        self.meter: Tensor  # sums over training images, see diagnostics()
+        self.meter: Tensor  # exact sums over training images, see diagnostics()
         if config.drift != "ignore":
             self.register_buffer("before", torch.zeros(0, 0, backbone.dim))
             self.before: Tensor  # (N, T − 1, D) features under old routers before the pool moves
@@ -289,21 +291,17 @@ class Hash(PromptPipeline):
             losses["ce"],
             losses.get("contrastive", torch.zeros(())),
         ]
-        size = len(scores)
         one = torch.ones((), device=scores.device)
-        self.meter += size * torch.stack([m.to(scores.device) for m in [one, *means]]).double()
+        every = torch.stack([m.to(scores.device) for m in [one, *means]]).float()
+        self.meter = add_exactly(self.meter, len(scores) * every)
 
     def accumulators(self) -> list[Tensor]:
         return [self.history.pending, self.meter]
 
     def diagnostics(self) -> dict[str, float]:
         names = ("routing_entropy", "score_std", "share_protected", "loss", "contrastive")
-        count, *sums = self.meter.tolist()
+        count, *sums = exact(self.meter).view(-1, 6).sum(0).tolist()
         return {name: value / max(count, 1) for name, value in zip(names, sums, strict=True)}
 
     def usage(self) -> list[list[int]]:
         return self.history.by_task.sum(1).tolist()
-
-    def sizes(self) -> dict[str, int]:
-        prompts, routers = self.pool.prompts.numel(), self.routers.numbers()
-        return {**super().sizes(), "prompts": prompts, "routers": routers}

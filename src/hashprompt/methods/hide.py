@@ -67,6 +67,3 @@ class Hide(PromptPipeline):
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.prompts.current]
-
-    def sizes(self) -> dict[str, int]:
-        return {**super().sizes(), "prompts": self.prompts.numbers()}

@@ -3,7 +3,7 @@
 Wang et al., CVPR 2022. Nothing is private to a task: prompts and keys are shared and trained on.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -54,6 +54,7 @@ class L2P(PromptTuning):
     """
 
     info = MethodInfo("L2P", "a shared pool of prompts, chosen by the nearest keys", "CVPR 2022")
+    stores: ClassVar = {"keys": "routers"}
     config: L2PConfig
 
     def __init__(self, config: L2PConfig, backbone: Backbone) -> None:
@@ -78,7 +79,3 @@ class L2P(PromptTuning):
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.prompts, self.keys]
-
-    def sizes(self) -> dict[str, int]:
-        own = {"prompts": self.prompts.numel(), "routers": self.keys.numel()}
-        return {**super().sizes(), **own}

@@ -6,7 +6,7 @@ Le et al., NeurIPS 2024.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -38,6 +38,7 @@ class Norga(Hide):
     info = MethodInfo(
         "NoRGa", "HiDe-Prompt with a gate on the attention to prompts", "NeurIPS 2024"
     )
+    stores: ClassVar = {**Hide.stores, "gates": "routers"}
     config: NorgaConfig
 
     def __init__(self, config: NorgaConfig, backbone: Backbone) -> None:
@@ -56,6 +57,3 @@ class Norga(Hide):
         # The gate is shared: after the first task a change would alter what old prompts mean.
         first = self.prompts.tasks == 1
         return [*super().prompt_parameters(), *([self.gates] if first else [])]
-
-    def sizes(self) -> dict[str, int]:
-        return {**super().sizes(), "routers": self.gates.numel()}

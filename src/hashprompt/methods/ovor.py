@@ -145,6 +145,3 @@ class Ovor(PromptTuning):
             "ce": masked_cross_entropy(logits[inside], batch.labels[inside], allowed),
             "energy": config.outlier_weight * apart,
         }
-
-    def sizes(self) -> dict[str, int]:
-        return {**super().sizes(), "prompts": self.prompts.numel()}

@@ -5,7 +5,7 @@ has a prompt and adapters that align its features with the first one's.
 """
 
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import MethodInfo, TaskView, parameter_count, register
+from hashprompt.methods.base import MethodInfo, TaskView, register
 from hashprompt.methods.domains import DomainConfig, DomainPrompts
 from hashprompt.parts.heads import GrowingLinear
 from hashprompt.parts.slots import TaskSlots
@@ -43,6 +43,7 @@ class Pina(DomainPrompts):
         scenarios=("domain",),
     )
     keeps = (*DomainPrompts.keeps, "head.", "down.frozen", "up.frozen", "order")
+    stores: ClassVar = {**DomainPrompts.stores, "down": "prompts", "up": "prompts"}
     config: PinaConfig
 
     def __init__(self, config: PinaConfig, backbone: Backbone) -> None:
@@ -102,11 +103,6 @@ class Pina(DomainPrompts):
         if not self.config.patch_shuffle:
             return super().describe(images, plain)
         return self.backbone(shuffle_tiles(images, self.order, self.config.grid))
-
-    def sizes(self) -> dict[str, int]:
-        sizes = super().sizes()
-        sizes["prompts"] += self.down.numbers() + self.up.numbers()
-        return {**sizes, "head": parameter_count(self.head)}
 
 
 def adapt(x: Tensor, down: Tensor, up: Tensor) -> Tensor:

@@ -24,7 +24,6 @@ from hashprompt.methods.base import (
     Prediction,
     StepResult,
     TaskView,
-    parameter_count,
 )
 from hashprompt.methods.tuning import TrainingConfig
 from hashprompt.parts.cells import Cells
@@ -82,6 +81,7 @@ def alignment_phase(
     head: nn.Module,
     stats: ClassGaussians,
     target: Tensor,
+    classes: Tensor,
     *,
     samples: int,
     batches: int,
@@ -93,13 +93,14 @@ def alignment_phase(
 
     Args:
         target: (M,) what the head should answer for each Gaussian.
+        classes: (M,) class of each Gaussian, to name it in an error.
         samples: drawn of each Gaussian in an epoch, and rows of a batch.
         batches: of an epoch (fewer than the draw would fill: as many as there are old classes).
     """
 
     @cache  # the factors serve all epochs; made on first use, when the statistics are there
     def sampler() -> GaussianSampler:
-        return stats.sampler()
+        return stats.sampler(classes)
 
     def draw() -> list[Batch]:
         features, cells = sampler().draw(samples)
@@ -123,6 +124,7 @@ class Pipeline(Method):
 
     has_prompts: ClassVar[bool] = True
     keeps: tuple[str, ...] = ("cells.", "plain_stats.", "prompted_stats.")
+    stores: ClassVar = {"plain_stats": "statistics", "prompted_stats": "statistics"}
     config: HeadsConfig
 
     def __init__(self, config: HeadsConfig, backbone: Backbone) -> None:
@@ -205,9 +207,7 @@ class Pipeline(Method):
         plain = stats is self.plain_stats
         embed = self.backbone.embed
         features = task.features() if plain else task.map(lambda x: self.prompted(embed(x), None))
-        for label in task.classes:
-            rows = features[task.labels == label]
-            stats.add(rows.to(self.device))
+        stats.add(features, task.labels, task.classes)
 
     def _tii_step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         logits = self.tii(batch.inputs)
@@ -237,6 +237,7 @@ class Pipeline(Method):
             head,
             stats,
             target,
+            self.cells.label,
             samples=config.align_samples or default,
             batches=old if is_tii or self.has_prompts else len(self.cells.task),
             epochs=config.align_epochs,
@@ -291,16 +292,6 @@ class Pipeline(Method):
                 stats.means, stats.covariances(), self.config.shrinkage, self.config.ridge
             )
         return self._discriminants[which]
-
-    def sizes(self) -> dict[str, int]:
-        kept = {self.plain_stats, self.final_stats}
-        return {
-            "prompts": 0,
-            "routers": 0,
-            "head": parameter_count(self.head),
-            "tii": parameter_count(self.tii) if self.config.tii == "sgd" else 0,
-            "statistics": parameter_count(*(b for stats in kept for b in stats.buffers())),
-        }
 
 
 class PromptPipeline(Pipeline):

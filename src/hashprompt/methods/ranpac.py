@@ -4,7 +4,7 @@ McDonnell et al., NeurIPS 2023. What is learned after the first task are sums ov
 order of the tasks does not matter and nothing can be forgotten.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -21,12 +21,12 @@ from hashprompt.methods.base import (
     Phase,
     Prediction,
     TaskView,
-    parameter_count,
     register,
 )
 from hashprompt.parts.adapters import Adapters
 from hashprompt.parts.cosine import CosineHead
-from hashprompt.parts.ridge import Ridge, choose_ridge, widest
+from hashprompt.parts.precision import exact
+from hashprompt.parts.ridge import Ridge, choose_ridge
 from hashprompt.parts.ssf import ScaleShift
 
 DROPOUT = 0.1  # of the adapters' hidden units, while they are trained
@@ -54,6 +54,10 @@ class RanPAC(Method):
         "RanPAC", "ridge regression on random features, backbone adapted once", "NeurIPS 2023"
     )
     keeps = ("adapters.", "ssf.", "session_head.weight", "projection")
+    stores: ClassVar = {
+        **{"adapters": "prompts", "ssf": "prompts", "projection": "head", "ridge.weights": "head"},
+        **{"ridge.gram": "statistics", "ridge.moments": "statistics"},
+    }
     config: RanPACConfig
 
     def __init__(self, config: RanPACConfig, backbone: Backbone) -> None:
@@ -119,7 +123,8 @@ class RanPAC(Method):
         plain = self.config.first_session == "none"
         features = task.features() if plain else task.map(self.features)
         order = torch.randperm(len(features)).to(features.device)
-        labels, random = task.labels[order], widest(self.project(features[order]))
+        random = exact(self.project(features[order]))
+        labels = task.labels[order].to(random.device)
         self.ridge.add(random, labels)
         self.used_ridge.fill_(self.ridge.solve(choose_ridge(random, labels)))
 
@@ -131,14 +136,3 @@ class RanPAC(Method):
 
     def diagnostics(self) -> dict[str, float]:
         return {"ridge": float(self.used_ridge)}
-
-    def sizes(self) -> dict[str, int]:
-        adapted = self.config.first_session != "none"
-        unused = parameter_count(self.session_head) if adapted else 0
-        return {
-            "prompts": parameter_count(self) - unused,
-            "routers": 0,
-            "head": self.projection.numel() + self.ridge.weights.numel(),
-            "tii": 0,
-            "statistics": self.ridge.gram.numel() + self.ridge.moments.numel(),
-        }

@@ -4,6 +4,8 @@ The form that HiDe-Prompt (Wang et al., NeurIPS 2023) gave to S-Prompts (Wang et
 2022) for comparison: DualPrompt without its general prompt.
 """
 
+from typing import ClassVar
+
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -31,6 +33,7 @@ class SPromptPlus(PromptTuning):
         "S-Prompt++", "a prompt of its own per task, found by the nearest key", "NeurIPS 2022"
     )
     keeps = ("prompts.frozen", "keys.frozen")
+    stores: ClassVar = {"keys": "routers"}
     config: SPromptPlusConfig
 
     def __init__(self, config: SPromptPlusConfig, backbone: Backbone) -> None:
@@ -64,7 +67,3 @@ class SPromptPlus(PromptTuning):
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.prompts.current, self.keys.current]
-
-    def sizes(self) -> dict[str, int]:
-        own = {"prompts": self.prompts.numbers(), "routers": self.keys.numbers()}
-        return {**super().sizes(), **own}

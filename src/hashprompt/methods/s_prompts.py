@@ -3,6 +3,8 @@
 Wang et al., NeurIPS 2022 (the variant with image prompts alone, S-iPrompts).
 """
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -31,6 +33,7 @@ class SPrompts(DomainPrompts):
         scenarios=("domain",),
     )
     keeps = (*DomainPrompts.keeps, "heads.frozen")
+    stores: ClassVar = {**DomainPrompts.stores, "heads": "head"}
     config: SPromptsConfig
 
     def __init__(self, config: SPromptsConfig, backbone: Backbone) -> None:
@@ -61,6 +64,3 @@ class SPrompts(DomainPrompts):
     def weight_decay(self, task: TaskView) -> float:
         first = task.index == 0
         return self.config.first_weight_decay if first else self.config.weight_decay
-
-    def sizes(self) -> dict[str, int]:
-        return {**super().sizes(), "head": self.heads.numbers()}

@@ -4,6 +4,8 @@ Zhou et al., IJCV 2024. When a class comes back in another domain, its prototype
 over all its images so far, as in the nearest-mean baseline of RanPAC's public code.
 """
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from hashprompt.backbone import Backbone
@@ -25,6 +27,7 @@ class SimpleCIL(Method):
     """Class prototypes."""
 
     info = MethodInfo("SimpleCIL", "mean plain feature per class, cosine, no training", "IJCV 2024")
+    stores: ClassVar = {"prototypes.sums": "head", "prototypes.counts": "statistics"}
 
     def __init__(self, config: MethodConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -37,13 +40,3 @@ class SimpleCIL(Method):
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         plain = self.backbone(images) if plain is None else plain
         return Prediction(cosine(plain, self.prototypes.means()))
-
-    def sizes(self) -> dict[str, int]:
-        kept = self.prototypes
-        return {
-            "prompts": 0,
-            "routers": 0,
-            "head": kept.sums.numel(),
-            "tii": 0,
-            "statistics": kept.counts.numel(),
-        }

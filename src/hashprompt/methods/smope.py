@@ -7,7 +7,7 @@ task is trained, and their keys stand in for the images that used them.
 
 from dataclasses import replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -20,7 +20,6 @@ from hashprompt.methods.base import (
     Phase,
     TaskView,
     blocks_of,
-    parameter_count,
     register,
 )
 from hashprompt.methods.pipeline import alignment_phase
@@ -83,6 +82,7 @@ class Smope(PromptTuning):
     )
     needs_query = False
     keeps = ("stats.",)
+    stores: ClassVar = {"stats": "statistics"}
     config: SmopeConfig
 
     def __init__(self, config: SmopeConfig, backbone: Backbone) -> None:
@@ -159,12 +159,14 @@ class Smope(PromptTuning):
             step = partial(self._step, task=task, use="all")
             phases.insert(0, replace(train, name="warm-up", step=step, epochs=warm_up))
         if task.index and config.align_epochs:
+            classes = torch.arange(len(self.head.bias), device=self.device)
             phases.append(
                 alignment_phase(
                     "align",
                     self.head,
                     self.stats,
-                    torch.arange(len(self.head.bias), device=self.device),
+                    classes,
+                    classes,
                     samples=config.align_samples or config.batch_size,
                     batches=len(self.head.bias) - len(task.classes),  # one per old class
                     epochs=config.align_epochs,
@@ -201,13 +203,7 @@ class Smope(PromptTuning):
         self.counts = self.counts + task.map(best, view="train").sum(0).to(self.counts)
 
     def _describe(self, task: TaskView) -> None:
-        features = task.map(self.features_of)
-        for label in task.classes:
-            self.stats.add(features[task.labels == label].to(self.device))
-
-    def sizes(self) -> dict[str, int]:
-        statistics = parameter_count(*self.stats.buffers())
-        return {**super().sizes(), "prompts": self.prompts.numel(), "statistics": statistics}
+        self.stats.add(task.map(self.features_of), task.labels, task.classes)
 
 
 def span(scores: Tensor) -> Tensor:

@@ -20,7 +20,6 @@ from hashprompt.methods.base import (
     Prediction,
     Schedule,
     TaskView,
-    parameter_count,
 )
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 
@@ -165,12 +164,3 @@ class PromptTuning(Method):
         query = self.query(tokens) if plain is None else plain
         inject, _, task = self.prompt(tokens, query, training=False)
         return Prediction(self.head(self.features(tokens, inject)), task)
-
-    def sizes(self) -> dict[str, int]:
-        return {
-            "prompts": 0,
-            "routers": 0,
-            "head": parameter_count(self.head),
-            "tii": 0,
-            "statistics": 0,
-        }

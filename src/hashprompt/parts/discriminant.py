@@ -3,12 +3,19 @@
 import torch
 from torch import Tensor
 
+from hashprompt.errors import UserError
+from hashprompt.parts.precision import capable, exact
+
+CHUNK = 16  # cells, or rows of a covariance, that are in memory a second time while it is made
+
 
 class Discriminant:
     """Regularised discriminant analysis over cells.
 
     Σ'_c = a·Σ_c + (1 − a)·Σ + ε·I with Σ the mean of all Σ_c and ε = ridge · mean(diag Σ);
     score_c(h) = −½ (h − μ_c)ᵀ Σ'_c⁻¹ (h − μ_c) − ½ log det Σ'_c.
+
+    It holds one matrix of D² float64 numbers per cell, or a single one if a = 0.
 
     Args:
         means: (M, D).
@@ -20,26 +27,51 @@ class Discriminant:
     def __init__(
         self, means: Tensor, covariances: Tensor, shrinkage: float = 0.05, ridge: float = 0.01
     ) -> None:
-        self.means = means.double()
-        shared = covariances.mean(0, dtype=torch.float64)
-        eye = torch.eye(shared.shape[0], dtype=torch.float64, device=means.device)
-        own = covariances.double() if shrinkage else shared[None]
-        epsilon = ridge * shared.diagonal().mean()
-        matrices = shrinkage * own + (1 - shrinkage) * shared + epsilon * eye
-        lower = torch.linalg.cholesky(matrices)
-        # L⁻¹ once: every image then costs one matrix product per cell.
-        self.whiten = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
-        self.centres = torch.einsum(
-            "mij,mj->mi", self.whiten.expand(len(means), -1, -1), self.means
-        )
-        self.log_det = 2 * lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        means, covariances = exact(means), capable(covariances)
+        # By rows: a mean in float64 first converts all that it is given.
+        parts = covariances.split(CHUNK, dim=1)
+        shared = torch.cat([rows.mean(0, dtype=torch.float64) for rows in parts])
+        eye = torch.eye(len(shared), dtype=shared.dtype, device=shared.device)
+        common = (1 - shrinkage) * shared, ridge * shared.diagonal().mean() * eye
+        cells = len(covariances) if shrinkage else 1
+        self.whiten = shared.new_empty(cells, *shared.shape)  # L⁻¹ where Σ' = L Lᵀ
+        self.log_det = shared.new_empty(cells)
+        self.centres = torch.empty_like(means)  # (M, D) L⁻¹ μ
+        for start in range(0, len(means), CHUNK):
+            chunk = slice(start, start + CHUNK)
+            if start < cells:
+                own = covariances[chunk].double() if shrinkage else shared[None]
+                lower = _cholesky(shrinkage * own + common[0] + common[1], start)
+                # L⁻¹ once: every image then costs one matrix product per cell.
+                whiten = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
+                self.whiten[chunk] = whiten
+                self.log_det[chunk] = 2 * lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+            of_chunk = means[chunk]
+            self.centres[chunk] = torch.einsum(
+                "mij,mj->mi", whiten.expand(len(of_chunk), -1, -1), of_chunk
+            )
 
     def scores(self, features: Tensor) -> Tensor:
         """Log density (B, M) of features (B, D) under every cell, up to a shared constant."""
-        features = features.double()
+        rows = exact(features)
         if len(self.whiten) == 1:
-            white = features @ self.whiten[0].T
+            white = rows @ self.whiten[0].T
             distance = torch.cdist(white, self.centres, compute_mode="donot_use_mm_for_euclid_dist")
-            return (-0.5 * (distance.square() + self.log_det)).float()
-        white = torch.einsum("mij,bj->mbi", self.whiten, features) - self.centres[:, None]
-        return (-0.5 * (white.square().sum(-1).T + self.log_det)).float()
+            squares = distance.square()
+        else:
+            white = torch.einsum("mij,bj->mbi", self.whiten, rows) - self.centres[:, None]
+            squares = white.square().sum(-1).T
+        return (-0.5 * (squares + self.log_det)).float().to(features.device)
+
+
+def _cholesky(matrices: Tensor, first: int) -> Tensor:
+    """Lower factors of matrices (m, D, D), those of the cells from `first` on."""
+    lower, failed = torch.linalg.cholesky_ex(matrices)
+    if failed.any():
+        cell = first + int(failed.nonzero()[0, 0])
+        raise UserError(
+            f"The covariance of class Gaussian {cell + 1} (in the order they were learned) has no "
+            "inverse, so no discriminant can be read off it. Use a larger `ridge` or a smaller "
+            "`shrinkage`."
+        )
+    return lower

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from hashprompt.parts.precision import exact
+
 
 class Drift:
     """An affine map from features before a task to features after it.
@@ -17,7 +19,7 @@ class Drift:
     """
 
     def __init__(self, before: Tensor, after: Tensor, ridge: float) -> None:
-        before, after = before.double(), after.double()
+        before, after = exact(before), exact(after)
         self.middle = before.mean(0)
         self.shift = (after - before).mean(0)
         centred = before - self.middle
@@ -31,9 +33,10 @@ class Drift:
 
     def points(self, x: Tensor) -> Tensor:
         """Where points (…, D) have moved to."""
-        own = x.double()
-        return (own + self.shift + (own - self.middle) @ self.slope).to(x.dtype)
+        own = exact(x)
+        return (own + self.shift + (own - self.middle) @ self.slope).to(x)
 
     def directions(self, x: Tensor) -> Tensor:
         """What differences (…, D) between points have become: x (I + W)."""
-        return (x.double() + x.double() @ self.slope).to(x.dtype)
+        own = exact(x)
+        return (own + own @ self.slope).to(x)

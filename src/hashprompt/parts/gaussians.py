@@ -4,17 +4,21 @@ A *cell* is a (task, class) pair. Class-incremental streams have one cell per cl
 domain-incremental ones the same class has a cell in every domain.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from hashprompt.errors import UserError
 from hashprompt.parts.centroids import k_means
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
+from hashprompt.parts.precision import capable, exact
 
 Storage = Literal["covariance", "variance", "multi-centroid", "low-rank"]
 JITTER = 1e-4  # added to every variance, so that a class of one image still has a Gaussian
+ROUNDING = 1e-3  # negative variance that may be rounding, as a share of the largest one
 
 
 class ClassGaussians(nn.Module):
@@ -54,31 +58,48 @@ class ClassGaussians(nn.Module):
     def __len__(self) -> int:
         return len(self.means)
 
-    def add(self, features: Tensor) -> None:
-        """Append the cell of these features (n, D)."""
-        features = features.float()
+    def add(self, features: Tensor, labels: Tensor, classes: Sequence[int]) -> None:
+        """Append the cells of a task, one per class.
+
+        All at once: growing copies what is there, which is D² numbers for every older cell.
+
+        Args:
+            features: (n, D) of the task's images.
+            labels: (n,) their classes.
+            classes: of the task, in the order in which their cells are to stand.
+        """
+        cells = []
+        for label in classes:
+            rows = features[labels == label].to(self.means.device).float()
+            if not len(rows) or not rows.isfinite().all():
+                what = "are not finite numbers" if len(rows) else "are missing: it has no images"
+                raise UserError(
+                    f"Features of class {label} {what}, so nothing can be kept of the class. "
+                    "Check its images; if features are not finite, a smaller `lr` may help."
+                )
+            cells.append(self._describe(rows))
+        for name in cells[0] if cells else ():
+            grow_buffer(self, name, torch.stack([cell[name] for cell in cells]))
+
+    def _describe(self, features: Tensor) -> dict[str, Tensor]:
+        """Rows of the buffers for the cell of these features (n, D)."""
         mean = features.mean(0)
-        centred = features - mean
-        grow_buffer(self, "means", mean[None])
         if self.storage == "multi-centroid":
-            self._add_centroids(features)
-            return
+            return {"means": mean, **self._centroids(features)}
+        centred = features - mean
         divisor = max(len(features) - 1, 1)
         if self.storage == "variance":
-            grow_buffer(self, "spread", (centred.square().sum(0) / divisor)[None] + JITTER)
-            return
+            return {"means": mean, "spread": centred.square().sum(0) / divisor + JITTER}
         covariance = centred.T @ centred / divisor
         if self.storage == "covariance":
             eye = torch.eye(self.dim, device=covariance.device)
-            grow_buffer(self, "spread", (covariance + JITTER * eye)[None])
-            return
-        values, vectors = torch.linalg.eigh(covariance)
+            return {"means": mean, "spread": covariance + JITTER * eye}
+        values, vectors = (x.to(mean) for x in torch.linalg.eigh(capable(covariance)))
         factor = vectors[:, -self.rank :] * values[-self.rank :].clamp(min=0).sqrt()
         rest = (covariance.diagonal() - factor.square().sum(1)).clamp(min=0) + JITTER
-        grow_buffer(self, "spread", factor[None])
-        grow_buffer(self, "rest", rest[None])
+        return {"means": mean, "spread": factor, "rest": rest}
 
-    def _add_centroids(self, features: Tensor) -> None:
+    def _centroids(self, features: Tensor) -> dict[str, Tensor]:
         found = k_means(features, self.centroids, starts=1)
         member = torch.from_numpy(found.labels_).to(features.device)
         centres = features.new_zeros(self.centroids, self.dim)
@@ -89,9 +110,7 @@ class ClassGaussians(nn.Module):
             centres[k] = rows.mean(0)
             spread[k] += rows.var(0, unbiased=False)
             shares[k] = len(rows) / len(features)
-        grow_buffer(self, "rest", centres[None])
-        grow_buffer(self, "spread", spread[None])
-        grow_buffer(self, "shares", shares[None])
+        return {"rest": centres, "spread": spread, "shares": shares}
 
     def move(self, cell: int, drift: Drift) -> None:
         """Let a cell follow a drift of the features. Diagonals stay: they only bound the rest."""
@@ -116,18 +135,47 @@ class ClassGaussians(nn.Module):
         within = (self.spread * self.shares[..., None]).sum(1)
         return around.mT @ around + torch.diag_embed(within)
 
-    def sampler(self) -> "GaussianSampler":
-        """Draws pseudo-features; made once for many draws, since it holds the factors."""
-        return GaussianSampler(self)
+    def sampler(self, classes: Tensor | None = None) -> "GaussianSampler":
+        """Draws pseudo-features; made once for many draws, since it holds the factors.
+
+        Args:
+            classes: (M,) class of each cell, to name it in an error; default: its number.
+        """
+        return GaussianSampler(self, classes)
 
 
 class GaussianSampler:
     """Pseudo-features of all cells at once: one batched product instead of a loop."""
 
-    def __init__(self, gaussians: ClassGaussians) -> None:
+    def __init__(self, gaussians: ClassGaussians, classes: Tensor | None = None) -> None:
         self.of = gaussians
+        self.classes = range(len(gaussians)) if classes is None else classes.tolist()
+        for buffer in gaussians.buffers():
+            self._refuse(~buffer.flatten(1).isfinite().all(1), "has numbers that are not finite")
         if gaussians.storage == "covariance":
-            self.factor = torch.linalg.cholesky_ex(gaussians.spread).L
+            self.factor = self._factor(gaussians.spread)
+
+    def _factor(self, covariances: Tensor) -> Tensor:
+        """A with A Aᵀ = Σ for covariances (M, D, D): Cholesky's, and where that fails V √λ.
+
+        It fails where rounding, or a drift, left a covariance singular or a bit indefinite.
+        """
+        lower, failed = torch.linalg.cholesky_ex(covariances)
+        for cell in failed.nonzero()[:, 0].tolist():
+            values, vectors = torch.linalg.eigh(exact(covariances[cell]))
+            wrong = values[:1] < -ROUNDING * values[-1:].clamp(min=JITTER)
+            self._refuse(wrong, "has directions of negative variance", cell)
+            lower[cell] = (vectors * values.clamp(min=0).sqrt()).to(lower)
+        return lower
+
+    def _refuse(self, wrong: Tensor, what: str, first: int = 0) -> None:
+        """Say which class is the first of those (m,) that are wrong, the cells from `first` on."""
+        if wrong.any():
+            label = self.classes[first + int(wrong.nonzero()[0, 0])]
+            raise UserError(
+                f"What is kept of class {label} is no Gaussian: it {what}. The features it was "
+                "made of were hardly finite: train again with a smaller `lr`."
+            )
 
     def draw(self, per_cell: int) -> tuple[Tensor, Tensor]:
         """(M · n, D) features and the (M · n,) cells they belong to."""

@@ -4,13 +4,15 @@ import torch
 from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
+from hashprompt.parts.precision import exact
+
 
 def knee(values: Tensor) -> int:
     """Where a falling spectrum (n,) goes flat: the middle of its largest second difference.
 
     A long spectrum is smoothed before, and 1.5 % at either end are left out.
     """
-    curve, left_out = values.double().cpu().numpy(), 0
+    curve, left_out = exact(values).cpu().numpy(), 0
     if len(curve) >= 128:
         curve, left_out = gaussian_filter1d(curve, sigma=10), int(0.015 * len(curve))
     second = curve[:-2] - 2 * curve[1:-1] + curve[2:]

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hashprompt.parts.precision import capable
 from hashprompt.parts.slots import TaskSlots
 
 
@@ -52,7 +53,8 @@ def orthogonal_to(earlier: Tensor, count: int) -> Tensor:
     groups, taken, dim = earlier.shape
     fresh = torch.randn(groups, count, dim, device=earlier.device, dtype=earlier.dtype)
     room = min(count, max(0, dim - taken))
-    q, r = torch.linalg.qr(torch.cat((earlier, fresh[:, :room]), dim=1).mT)
+    rows = torch.cat((earlier, fresh[:, :room]), dim=1)
+    q, r = (x.to(rows) for x in torch.linalg.qr(capable(rows).mT))
     # A factorisation may flip signs; Gram–Schmidt does not.
     signs = r.diagonal(dim1=1, dim2=2).sign()
     orthogonal = (q * signs[:, None]).mT[:, taken:]

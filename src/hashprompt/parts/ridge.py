@@ -5,13 +5,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.parts.growing import grow_buffer
+from hashprompt.parts.precision import exact
 
 RIDGES = tuple(10.0**power for power in range(-8, 9))
-
-
-def widest(tensor: Tensor) -> Tensor:
-    """In double precision, where the device has it."""
-    return tensor if tensor.device.type == "mps" else tensor.double()
 
 
 class Ridge(nn.Module):
@@ -48,13 +44,13 @@ class Ridge(nn.Module):
         """
         # The sums are rounded: with fewer images than dimensions a tiny λ drowns in that.
         while True:
-            matrix = widest(self.gram).clone()
+            matrix = exact(self.gram).clone()
             matrix.diagonal().add_(ridge)
             factor, failed = torch.linalg.cholesky_ex(matrix)
             if not failed:
                 break
             ridge *= 10
-        self.weights = torch.cholesky_solve(widest(self.moments).T, factor).T.to(self.moments)
+        self.weights = torch.cholesky_solve(exact(self.moments).T, factor).T.to(self.moments)
         return ridge
 
     def forward(self, features: Tensor) -> Tensor:

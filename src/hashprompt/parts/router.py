@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hashprompt.parts.precision import capable
 from hashprompt.parts.slots import TaskSlots, uniform
 
 RouterInit = Literal["uniform", "linear", "orthogonal"]
@@ -62,7 +63,7 @@ class Routers(TaskSlots):
         fills: dict[RouterInit, Callable[[Tensor], object]] = {
             "uniform": uniform(1),
             "linear": uniform(1 / math.sqrt(dim)),
-            "orthogonal": lambda weight: [nn.init.orthogonal_(each) for each in weight],
+            "orthogonal": lambda weight: [w.copy_(nn.init.orthogonal_(capable(w))) for w in weight],
         }
         super().__init__((decisions, dim, experts), fills[init])
 

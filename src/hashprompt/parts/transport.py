@@ -8,6 +8,8 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from hashprompt.parts.precision import exact
+
 Solver = Literal["exact", "sinkhorn"]
 TINY = 1e-9
 
@@ -25,8 +27,8 @@ def transport_plan(
         blur: smaller is nearer to exact, and slower.
     """
     if solver == "sinkhorn":
-        return sinkhorn(cost.double(), source.double(), target.double(), blur).to(cost)
-    plan = exact(*(x.double().cpu().numpy() for x in (cost, source, target)))
+        return sinkhorn(exact(cost), exact(source), exact(target), blur).to(cost)
+    plan = cheapest(*(exact(x).cpu().numpy() for x in (cost, source, target)))
     return torch.from_numpy(plan).to(cost)
 
 
@@ -55,7 +57,7 @@ def sinkhorn(
     return (scores + rows[:, None] + columns).exp()
 
 
-def exact(cost: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+def cheapest(cost: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """The cheapest plan, by a linear programme over few of its n · m entries.
 
     A plan uses fewer than n + m routes. The programme begins with some that can carry the mass,

@@ -201,7 +201,7 @@ def test_an_unknown_method_is_not_listed(cli: Any) -> None:
 def test_streams_lists_every_stream(cli: Any) -> None:
     outcome = cli("streams")
     assert outcome.code == 0
-    for name, (_, text) in EMBEDDED.items():
+    for name, text in EMBEDDED.items():
         assert any(x.startswith(name) and text in x for x in outcome.out.splitlines())
     assert "npz:FILE" in outcome.out
 

@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hashprompt.classifier.predictor import Predictor
+from hashprompt.classifier.calibration import Strangeness
 from hashprompt.classifier.store import Store, Version
 from hashprompt.data.dataset import ImageTable
 from hashprompt.data.reading.image_stores import Photos
 from hashprompt.data.reading.opening import open_photos
 from hashprompt.data.reading.options import ReadOptions
 from hashprompt.engine.callbacks import Callback
+from hashprompt.engine.evaluator import Evaluator
+from hashprompt.methods.pipeline import Pipeline
 from hashprompt.progress import reading_bar
 
 TEST = "test"
@@ -81,17 +83,18 @@ def _is_unchanged(digest: str, path: Path) -> bool:
 
 
 def evaluate(
-    predictor: Predictor, tables: Sequence[ImageTable], callback: Callback
+    evaluator: Evaluator, tables: Sequence[ImageTable], callback: Callback
 ) -> tuple[Tensor, Tensor]:
     """Logits (N, C) and strangeness (N,) of all images of the tables, one after the other."""
     callback.on_phase_start(0, "testing", sum(map(len, tables)), 0)
-    logits, strangeness = [torch.zeros(0, len(predictor.info["classes"]))], [torch.zeros(0)]
+    method = evaluator.method.eval()
+    assert isinstance(method, Pipeline)
+    measure = Strangeness(method)
+    logits, strangeness = [torch.zeros(0, method.cells.classes)], [torch.zeros(0)]
     for table in tables:
-        assert isinstance(table.images, Photos)
-        for rows in torch.arange(len(table)).split(predictor.config.run_options.eval_batch_size):
-            output = predictor.predict(table.images[rows])
-            logits.append(output.logits)
-            strangeness.append(output.strangeness)
+        for tested in evaluator.predictions(table):
+            logits.append(tested.prediction.logits.float().cpu())
+            strangeness.append(measure.of(tested.plain.float())[0].cpu())
             callback.on_images_tested(sum(map(len, logits)))
     return torch.cat(logits), torch.cat(strangeness)
 

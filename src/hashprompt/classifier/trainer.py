@@ -27,7 +27,6 @@ from hashprompt.classifier.evaluation import (
 )
 from hashprompt.classifier.learn_job import LearnJob
 from hashprompt.classifier.photo_dataset import PhotoDataset
-from hashprompt.classifier.predictor import Predictor
 from hashprompt.classifier.store import Store, Version
 from hashprompt.data.dataset import ImageTable
 from hashprompt.data.streams.stream import TaskData
@@ -121,10 +120,9 @@ class ClassifierTrainer:
         """`version.json`, but for seconds, and the held-out photos with their predictions."""
         held_out, notes = self._held_out()
         info = self._info(trainer, notes)
-        predictor = Predictor(self.config, info, trainer.method.state_dict())
         with trainer.callbacks.running(1, 0):
             tables = [photos.table for photos in held_out]
-            logits, strangeness = evaluate(predictor, tables, trainer.callbacks)
+            logits, strangeness = evaluate(trainer.evaluator, tables, trainer.callbacks)
         predicted = logits.argmax(1).split([len(table) for table in tables])
         held_out = [
             replace(photos, predicted=tuple(ids.tolist()))

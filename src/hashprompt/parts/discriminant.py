@@ -6,7 +6,7 @@ from torch import Tensor
 from hashprompt.errors import UserError
 from hashprompt.parts.precision import capable, exact
 
-CHUNK = 16  # cells, or rows of a covariance, that are in memory a second time while it is made
+CHUNK = 4  # cells, or rows of a covariance, that are in memory a second time while it is made
 
 
 class Discriminant:

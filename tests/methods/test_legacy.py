@@ -12,9 +12,10 @@ from torch import Tensor
 
 from hashprompt import benchmark
 from hashprompt.methods import METHODS
-from hashprompt.methods.base import presets
+from hashprompt.methods.configs.legacy import SWITCHES
+from hashprompt.methods.registry import presets
 from hashprompt.parts.growing import load_grown
-from hashprompt.parts.legacy import SWITCHES, most_frequent, public_kv_layout
+from hashprompt.parts.legacy import most_frequent, public_kv_layout
 
 close = torch.testing.assert_close
 PREFIX = {"prompt_length": 3, "layers": (3, 4, 5)}

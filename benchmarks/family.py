@@ -78,13 +78,13 @@ def variants(what: str) -> dict[str, Variant]:
 def ask_again(run: Path) -> dict[str, float | None]:
     """Final averages of a finished learner under the options of ASKED; kept beside the run."""
     from hashprompt import benchmark
-    from hashprompt.methods.base import find_method
-    from hashprompt.parts.legacy import SWITCHES
+    from hashprompt.methods.configs.legacy import SWITCHES
+    from hashprompt.methods.registry import find_method
 
     file = run / "asked.json"
     found: dict[str, float | None] = json.loads(file.read_text()) if file.is_file() else {}
     config = benchmark.load_result(run).data["config"]
-    known = find_method(config["method"])[1].model_fields
+    known = find_method(config["method"]).config.model_fields
     for column, options in ASKED.items():
         if column not in found:
             # Without a leak there is nothing to ask about batches: the tests show it.
@@ -116,7 +116,8 @@ def keep(folders: dict[str, list[Path]], asked: dict[str, Any], file: Path) -> N
 
 def draw(folders: dict[str, list[Path]], where: Path) -> None:
     """The two figures: accuracy over tasks, accuracy against parameters."""
-    from hashprompt.report.compare import Comparison, compare, compare_figure, cost_figure
+    from hashprompt.report.compare import Comparison, compare
+    from hashprompt.report.compare_figures import compare_figure, cost_figure
     from hashprompt.report.figures import render
 
     rows = [

@@ -17,12 +17,13 @@ from speed import learner, seconds
 
 from hashprompt.backbone import load_backbone
 from hashprompt.checks.steps import train_step
-from hashprompt.data.settings import StreamOptions
 from hashprompt.data.streams.stream import load_stream
 from hashprompt.engine.optimization import make_optimizer
-from hashprompt.engine.settings import RunOptions
+from hashprompt.engine.views import views_of
 from hashprompt.methods.base import Batch
 from hashprompt.options import build, split_options
+from hashprompt.options.run import RunOptions
+from hashprompt.options.stream import StreamOptions
 
 
 def main() -> None:
@@ -39,7 +40,7 @@ def main() -> None:
     stream = load_stream(args.stream, build(StreamOptions, of_stream), seed=0)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     loaded = load_backbone(args.backbone, args.image_size)
-    views = build(RunOptions, of_run).views(loaded.preprocessing, stream)
+    views = views_of(build(RunOptions, of_run), loaded.preprocessing, stream)
     method, task = learner(loaded.model.to(device), device)
     wtp = next(phase for phase in method.phases(task) if phase.name == "wtp")
     optimizer = make_optimizer(wtp)

@@ -62,10 +62,10 @@ Variant = tuple[str, str, dict[str, Any]]  # method, preset, options
 
 def settings_of(args: argparse.Namespace, variant: Variant, seed: int) -> dict[str, Any]:
     """What `benchmark.plan` takes: the common setting, then the variant, then --set."""
-    from hashprompt.methods.base import find_method
+    from hashprompt.methods.registry import find_method
 
     method, preset, own = variant
-    known = find_method(method)[1].model_fields
+    known = find_method(method).config.model_fields
     options: dict[str, Any] = {"holdout": args.holdout}
     if args.what == "real":
         training = {

@@ -58,7 +58,7 @@ NAMES_AND_OPTIONS = {
     "type": (["--set", "top_k=many"], ["top_k='many'", "valid integer"]),
     "range": (["--set", "top_k=0"], ["top_k=0", "greater than or equal to 1"]),
     "choice": (["--set", "augment=cut"], ["augment='cut'", "'crop', 'resized-crop' or 'none'"]),
-    "not a number": (["--set", "lr=nan"], ["lr='nan'", "greater than 0"]),
+    "not a number": (["--set", "lr=nan"], ["lr='nan'", "finite number"]),
     "combination": (
         ["--set", "top_k=9", "--set", "experts=3"],
         ["top_k=9", "must not exceed experts=3"],

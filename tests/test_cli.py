@@ -8,21 +8,22 @@ from typing import Any
 import pytest
 import yaml
 
+import hashprompt
 from hashprompt import benchmark
-from hashprompt.cli import app
-from hashprompt.data.settings import StreamOptions
+from hashprompt.cli import printing
 from hashprompt.data.streams.names import EMBEDDED
-from hashprompt.engine.settings import RunOptions
-from hashprompt.methods.base import METHODS, find_method, preset_options, presets
+from hashprompt.methods.registry import METHODS, find_method, preset_options, presets
 from hashprompt.options import Options
+from hashprompt.options.run import RunOptions
+from hashprompt.options.stream import StreamOptions
 from hashprompt.report import html
 from hashprompt.storage.files import write_json
 
 
 @pytest.fixture(autouse=True)
 def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app.console, "_width", 160)
-    monkeypatch.setattr(app.console, "_height", 50)
+    monkeypatch.setattr(printing.console, "_width", 160)
+    monkeypatch.setattr(printing.console, "_height", 50)
     monkeypatch.setenv("COLUMNS", "160")  # for the help pages, which have a console of their own
 
 
@@ -136,7 +137,7 @@ def test_a_table_that_cannot_be_written_is_refused_in_words(
 def test_methods_lists_every_method_with_its_presets(cli: Any) -> None:
     outcome = cli("methods")
     assert outcome.code == 0
-    for name, (method, _) in METHODS.items():
+    for name, method in METHODS.items():
         (line,) = [x for x in outcome.out.splitlines() if x.startswith(f"{name} ")]
         assert method.info.summary in line
         assert ", ".join(presets(name)) in line
@@ -144,21 +145,33 @@ def test_methods_lists_every_method_with_its_presets(cli: Any) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_lists_every_option_with_default_and_meaning(name: str, cli: Any) -> None:
-    outcome = cli("methods", name)
+    outcome = cli("methods", name, "--all")
     assert outcome.code == 0
     rows = [[cell.strip() for cell in x.split("│")[1:-1]] for x in outcome.out.splitlines()]
     shown = {row[0]: row[1] for row in rows if len(row) == 3 and row[0]}
-    for group in (find_method(name)[1], StreamOptions, RunOptions):
+    for group in (find_method(name).config, StreamOptions, RunOptions):
         for option, field in group.model_fields.items():
             assert shown[option] == str(field.default)
     for preset in presets(name):
         assert f"preset {preset}: " in outcome.out
 
 
+def test_a_method_shows_first_the_options_that_matter_and_how_to_see_the_rest(cli: Any) -> None:
+    outcome = cli("methods", "hash")
+    rows = [x.split("│")[1].strip() for x in outcome.out.splitlines() if x.startswith("│")]
+    config = find_method("hash").config
+    assert [name for name in rows if name in config.model_fields] == [*config.main]
+    assert f"{len(config.model_fields) - 10} more: hashprompt methods hash --all" in outcome.out
+
+
+def test_the_version_is_told(cli: Any) -> None:
+    assert cli("--version").out == f"hashprompt {hashprompt.__version__}\n"
+
+
 def test_a_method_in_a_file_of_ones_own_is_listed_and_run(
     cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("hashprompt.methods.base.METHODS", dict(METHODS))
+    monkeypatch.setattr("hashprompt.methods.registry.METHODS", dict(METHODS))
     file = tmp_path / "mine.py"
     file.write_text(
         "from hashprompt.methods.base import MethodConfig, MethodInfo, register\n"
@@ -288,7 +301,7 @@ def test_settings_are_read_as_what_they_look_like(cli: Any, plans: list[Any]) ->
 
 
 def test_options_beat_the_stream_beat_the_preset_beat_the_defaults() -> None:
-    default = find_method("hash")[1]()
+    default = find_method("hash").config()
     best = presets("hash")["best"]["default"]
     planned = benchmark.plan("hash", "glyphs", preset="best", options={"batch_size": 7})
     assert planned.method_config.batch_size == 7  # glyphs suggest 64
@@ -305,7 +318,7 @@ def test_the_default_directory_tells_method_stream_and_seed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(benchmark, "_carry_out", lambda planned, folder, *args: folder)
-    monkeypatch.setattr("hashprompt.cli.app._show", lambda folder: None)
+    monkeypatch.setattr("hashprompt.cli.runs._show", lambda folder: None)
     assert cli("run", *tiny_flags, "--seed", "5").code == 0
     stored = json.loads((tmp_path / "runs" / "hash-tiny-5" / "config.json").read_text())
     assert stored["seed"] == 5
@@ -315,7 +328,7 @@ def test_the_default_directory_tells_method_stream_and_seed(
 # Option groups. ----------------------------------------------------------------------------
 
 GROUPS: dict[str, tuple[type[Options], ...]] = {
-    name: (config, StreamOptions, RunOptions) for name, (_, config) in METHODS.items()
+    name: (method.config, StreamOptions, RunOptions) for name, method in METHODS.items()
 }
 
 

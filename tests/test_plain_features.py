@@ -14,11 +14,12 @@ from torch import Tensor
 import hashprompt
 from hashprompt.backbone.weights import load_backbone
 from hashprompt.data.dataset import ImageTable
-from hashprompt.data.settings import StreamOptions
 from hashprompt.data.streams.stream import load_stream
 from hashprompt.engine.feature_cache import FeatureCache
 from hashprompt.engine.passes import Passes
-from hashprompt.engine.settings import RunOptions
+from hashprompt.engine.views import views_of
+from hashprompt.options.run import RunOptions
+from hashprompt.options.stream import StreamOptions
 
 QUICK: dict[str, Any] = {"method": "gaussian-head", "preset": "best", "quiet": True}
 IMAGES = {"train_per_class": 6, "test_per_class": 4}
@@ -53,7 +54,7 @@ def features(table: ImageTable, eval_batch_size: int = 64) -> tuple[Tensor, int]
     backbone = load_backbone("nano")
     options = RunOptions(eval_batch_size=eval_batch_size, flip=False)
     stream = load_stream("digits", StreamOptions(tasks=1), 0)
-    views = options.views(backbone.preprocessing, stream)
+    views = views_of(options, backbone.preprocessing, stream)
     passes = Passes(backbone, views, options, Fabric(accelerator="cpu"), lambda *_: None)
     found = passes.plain_features(table)
     return found, backbone.model.passes["plain"]

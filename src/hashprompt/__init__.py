@@ -1,8 +1,13 @@
 """Image classifiers that keep learning: Hash and its relatives on one frozen ViT."""
 
-from hashprompt.benchmark import Result, load_result, resume, run
-from hashprompt.classifier import Answer, ContinualClassifier, Learned
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from hashprompt.errors import UserError
+
+if TYPE_CHECKING:
+    from hashprompt.benchmark import Result, load_result, resume, run
+    from hashprompt.classifier import Answer, ContinualClassifier, Learned
 
 __all__ = [
     "Answer",
@@ -15,3 +20,17 @@ __all__ = [
     "run",
 ]
 __version__ = "0.1.0"
+_MODULES = {
+    **dict.fromkeys(("Result", "load_result", "resume", "run"), "benchmark"),
+    **dict.fromkeys(("Answer", "ContinualClassifier", "Learned"), "classifier"),
+}
+
+
+def __getattr__(name: str) -> Any:  # on first use: what these need takes seconds to import
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,23 +11,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from hashprompt.backbone.catalogue import with_full_file
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
-from hashprompt.data.settings import StreamOptions
-from hashprompt.data.streams.names import EMBEDDED, with_full_path
 from hashprompt.data.streams.stream import Stream, joint, load_stream
 from hashprompt.engine.checkpoint import Checkpoints
 from hashprompt.engine.devices import launch
 from hashprompt.engine.metrics import summarise
 from hashprompt.engine.seeding import seed_everything
-from hashprompt.engine.settings import RunOptions
 from hashprompt.engine.trainer import Trainer
+from hashprompt.engine.views import describe_transform
 from hashprompt.errors import UserError
-from hashprompt.methods.base import Method, MethodConfig, find_method, preset_options
-from hashprompt.options import Options, build, split_options
-from hashprompt.parts import legacy
+from hashprompt.methods.base import Method
+from hashprompt.methods.configs.legacy import SWITCHES
+from hashprompt.methods.registry import find_method
+from hashprompt.options import shortened
+from hashprompt.plan import Plan, plan
 from hashprompt.progress import ProgressBars, reading_bar
 from hashprompt.report import read_result
 from hashprompt.storage.files import FORMAT, DamagedError, read_file, read_json, write_json
@@ -46,38 +43,6 @@ ADVICE = (
     "Options are not changed by editing this file: begin a new run with `hashprompt run --set "
     "NAME=VALUE`, or put the file back."
 )
-
-
-class Given(Options):
-    """What names a run, beside its options."""
-
-    method: str
-    stream: str
-    backbone: str
-    preset: str
-    seed: int = Field(ge=-(2**63), lt=2**63)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A fully resolved run: nothing of it depends on presets or defaults any more."""
-
-    method: str
-    preset: str
-    stream: str
-    backbone: str
-    seed: int
-    method_config: MethodConfig
-    stream_options: StreamOptions
-    run_options: RunOptions
-
-    def options(self) -> dict[str, Any]:
-        groups = (self.method_config, self.stream_options, self.run_options)
-        return {k: v for group in groups for k, v in group.model_dump(mode="json").items()}
-
-    def to_dict(self) -> dict[str, Any]:
-        names = ("method", "preset", "stream", "backbone", "seed")
-        return {**{n: getattr(self, n) for n in names}, "options": self.options()}
 
 
 @dataclass(frozen=True)
@@ -103,34 +68,6 @@ class Result:
         from hashprompt.report.html import write_report  # drawing is slow to import
 
         return write_report(self.folder)
-
-
-def plan(
-    method: str = "hash",
-    stream: str = "glyphs",
-    backbone: str = "nano",
-    seed: int = 0,
-    preset: str = "paper",
-    options: Mapping[str, Any] | None = None,
-) -> Plan:
-    """Resolve options: defaults, then the preset for this stream, then the user's."""
-    names = {"method": method, "stream": stream, "backbone": backbone, "preset": preset}
-    given = build(Given, {**names, "seed": seed})  # a YAML file may hold anything
-    config_type = find_method(method)[1]
-    # Another split of the same images has the same presets.
-    about = "embedded" if stream in EMBEDDED else stream.removesuffix("-lamda")
-    chosen = {**preset_options(method, preset, about), **(options or {})}
-    own, cut, rest = split_options(chosen, config_type, StreamOptions, RunOptions)
-    return Plan(
-        method,
-        preset,
-        with_full_path(stream),
-        with_full_file(backbone),
-        given.seed,
-        build(config_type, own),
-        build(StreamOptions, cut),
-        build(RunOptions, rest),
-    )
 
 
 def run(
@@ -287,12 +224,19 @@ def prepare(
     """Everything that can fail on bad input, before anything is trained."""
     stream = load_stream(planned.stream, planned.stream_options, planned.seed, reading_bar)
     backbone = load_backbone(planned.backbone, planned.run_options.image_size)
-    method_type = find_method(planned.method)[0]
+    method_type = find_method(planned.method).load()
     if stream.scenario not in method_type.info.scenarios:
         raise UserError(f"{planned.method} cannot learn {stream.scenario}-incremental streams.")
     seed_everything(planned.seed, "method")
-    method = method_type(planned.method_config, backbone.model)
-    switches = [s for s in legacy.SWITCHES if getattr(planned.method_config, s, False)]
+    try:
+        method = method_type(planned.method_config, backbone.model)
+    except (RuntimeError, MemoryError, OverflowError) as error:  # tensors of a size nobody has
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"{planned.method} cannot be built with these options: {shortened(reason, 200)}. Its "
+            "sizes (experts, prompt_length, …) may be too large for this machine."
+        ) from error
+    switches = [s for s in SWITCHES if getattr(planned.method_config, s, False)]
     protocol = {
         "stream": stream.name,
         "scenario": stream.scenario,
@@ -304,7 +248,7 @@ def prepare(
         "images": [[len(task.train), len(task.test)] for task in stream.tasks],
         "weights_sha256": backbone.weights_sha256,
         "image_size": backbone.preprocessing.image_size,
-        "transform": planned.run_options.describe_transform(backbone.preprocessing, stream),
+        "transform": describe_transform(planned.run_options, backbone.preprocessing, stream),
         "eval_batch_size": planned.run_options.eval_batch_size,
         "precision": planned.run_options.precision,
         "legacy": switches,

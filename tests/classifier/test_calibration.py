@@ -19,7 +19,7 @@ from hashprompt.classifier.calibration import (
     quantiles,
     share_below,
 )
-from hashprompt.methods.base import find_method
+from hashprompt.methods.registry import find_method
 
 
 def test_temperature_is_the_one_that_labels_were_drawn_with() -> None:
@@ -63,8 +63,8 @@ def test_calibration_is_judged_on_photos_it_was_not_fitted_on() -> None:
 
 def test_strangeness_is_the_log_ratio_of_two_gaussians() -> None:
     backbone = load_backbone("nano").model
-    method_type, config_type = find_method("gaussian-head")
-    method = method_type(config_type(), backbone)
+    registered = find_method("gaussian-head")
+    method = registered.load()(registered.config(), backbone)
     generator = torch.Generator().manual_seed(1)
     groups = [torch.randn(30, backbone.dim, generator=generator) + shift for shift in (0, 1, -2)]
     for group in groups:

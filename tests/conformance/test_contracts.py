@@ -7,7 +7,7 @@ import pytest
 
 from hashprompt.checks.contracts import CONTRACTS
 from hashprompt.checks.example import Example
-from hashprompt.methods.base import known_methods, presets
+from hashprompt.methods.registry import known_methods, presets
 
 # What gives every phase two epochs at least.
 MORE = {"smope": {"epochs": 4}}
@@ -16,10 +16,10 @@ MORE = {"smope": {"epochs": 4}}
 def cases() -> list[Any]:
     """Every method and scenario in its faithful preset, and other presets that differ from it."""
     found: list[tuple[str, str, str]] = []
-    for name, (method, config) in known_methods().items():
+    for name, method in known_methods().items():
         for preset in presets(name):
             scenarios = method.info.scenarios if preset == "paper" else ("class",)
-            if preset == "paper" or "tii" in config.model_fields:
+            if preset == "paper" or "tii" in method.config.model_fields:
                 found += [(name, preset, scenario) for scenario in scenarios]
     group = pytest.mark.xdist_group  # one worker trains a case once
     return [pytest.param(c, id="-".join(c), marks=group("-".join(c))) for c in found]

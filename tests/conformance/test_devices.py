@@ -15,7 +15,7 @@ import pytest
 from test_contracts import MORE
 
 from hashprompt.checks.example import Example
-from hashprompt.methods.base import known_methods
+from hashprompt.methods.registry import known_methods
 
 PATIENCE = 120  # seconds until two processes count as waiting for each other for ever
 
@@ -82,5 +82,5 @@ DEFAULT = ("hash", "smope")  # the others in the slow suite
     ],
 )
 def test_two_devices_hold_the_same_learner(name: str, tmp_path: Path) -> None:
-    scenario = known_methods()[name][0].info.scenarios[0]
+    scenario = known_methods()[name].info.scenarios[0]
     run_on_two(name, scenario, tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from test_contracts import test_contract  # noqa: F401  the contracts themselves
 
 from hashprompt.checks.example import Example
-from hashprompt.methods.base import METHODS, OWN_METHODS, known_methods
+from hashprompt.methods.registry import METHODS, OWN_METHODS, known_methods
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-method.md"
 

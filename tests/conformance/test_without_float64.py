@@ -10,7 +10,7 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from hashprompt import benchmark
-from hashprompt.methods.base import known_methods
+from hashprompt.methods.registry import known_methods
 
 STREAMS = {
     "class": ("digits", {"tasks": 2, "classes": 4}),
@@ -39,10 +39,10 @@ def is_choice(annotation: Any) -> bool:
 def cases() -> list[Any]:
     """Every method with the first value of each closed list, and with the last; all statistics."""
     found = []
-    for name, (method, config) in known_methods().items():
+    for name, method in known_methods().items():
         stream, cut = STREAMS[method.info.scenarios[0]]
-        own = {k: v for k, v in SMALL.items() if k in config.model_fields}
-        lists = choices(config)
+        own = {k: v for k, v in SMALL.items() if k in method.config.model_fields}
+        lists = choices(method.config)
         turns: list[dict[str, Any]] = [{k: values[0] for k, values in lists.items()}]
         if lists:
             turns.append({k: values[-1] for k, values in lists.items()})

@@ -11,7 +11,7 @@ from PIL import Image
 from hashprompt.data.checking import checkup
 from hashprompt.data.checking.contact_sheet import contact_sheet
 from hashprompt.data.sets import SETS
-from hashprompt.data.settings import StreamOptions
+from hashprompt.options.stream import StreamOptions
 
 
 def check(name: object, **options: Any) -> checkup.Checkup:

@@ -13,9 +13,9 @@ import torch
 from hashprompt.data.reading.entries import Entry, held_out, in_natural_order, source_fingerprint
 from hashprompt.data.reading.folders import scan_classes
 from hashprompt.data.reading.images import read_image
-from hashprompt.data.settings import StreamOptions
 from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 Tree = Callable[..., Path]
 

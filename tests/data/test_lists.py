@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hashprompt.data.settings import StreamOptions
 from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 
 def cut(name: str, **options: Any) -> Stream:

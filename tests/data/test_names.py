@@ -8,7 +8,7 @@ import pytest
 
 import hashprompt
 from hashprompt import UserError, benchmark
-from hashprompt.backbone.catalogue import with_full_file
+from hashprompt.backbone.names import with_full_file
 from hashprompt.data.sets import SETS, DataSet
 from hashprompt.data.streams import names, sources
 

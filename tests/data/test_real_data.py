@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from hashprompt.data.checking.checkup import check
-from hashprompt.data.settings import StreamOptions
 from hashprompt.data.streams.stream import Stream, load_stream
+from hashprompt.options.stream import StreamOptions
 
 pytestmark = pytest.mark.real
 REAL = Path(os.environ.get("HASHPROMPT_DATA", "/nowhere"))

@@ -14,8 +14,8 @@ from hashprompt.backbone.weights import Preprocessing
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.data.transforms.recipes import RECIPES, describe_views, find_recipe, make_views
 from hashprompt.data.transforms.views import Views
-from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
+from hashprompt.options.run import RunOptions
 
 SIZE = 32
 MEAN, STD = (0.5, 0.4, 0.3), (0.5, 0.25, 0.2)

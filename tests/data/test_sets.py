@@ -16,10 +16,10 @@ from torchvision import datasets
 
 from hashprompt.data.sets import SETS, imagenet_r
 from hashprompt.data.sets.core50 import TEST, TRAIN
-from hashprompt.data.settings import StreamOptions
 from hashprompt.data.streams.names import available_streams
 from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 RNG = np.random.default_rng(0)
 

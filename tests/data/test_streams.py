@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from hashprompt.data.dataset import ImageTable, Source
-from hashprompt.data.settings import StreamOptions
 from hashprompt.data.streams import embedded, names, sources, stream
 from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 SOURCE_CLASSES = (2, 3, 5, 7, 11, 13, 17)  # with gaps: a source need not number them densely
 TRAIN_EACH, TEST_EACH = 5, 3

@@ -62,9 +62,9 @@ def learn(method: Method, domain: Any) -> None:
 
 def learned(name: str, domains: int = 3, **options: Any) -> tuple[Any, list[Domain]]:
     """A method after some domains, and these; the same call gives the same numbers."""
-    method_type, config_type = METHODS[name]
+    registered = METHODS[name]
     backbone = small_backbone()
-    method = method_type(config_type(prompt_length=2, lr=0.5, **options), backbone)
+    method = registered.load()(registered.config(prompt_length=2, lr=0.5, **options), backbone)
     seen = [Domain(index, backbone) for index in range(domains)]
     for domain in seen:
         learn(method, domain)

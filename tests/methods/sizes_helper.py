@@ -14,8 +14,8 @@ def prompt_machinery(name: str, tasks: int = 10, classes: int = 100, **options: 
     """Numbers in prompts and routers after so many tasks."""
     with torch.device("meta"):
         vit_b = VisionTransformer(embed_dim=768, depth=12, num_heads=12, num_classes=0)
-    method_type, config_type = METHODS[name]
-    method = method_type(config_type(**options), Backbone(vit_b))
+    registered = METHODS[name]
+    method = registered.load()(registered.config(**options), Backbone(vit_b))
     each = classes // tasks
     for t in range(tasks):
         own = tuple(range(t * each, (t + 1) * each))

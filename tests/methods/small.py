@@ -30,8 +30,8 @@ def task(index: int) -> Any:
 
 def learned(name: str, tasks: int = 3, **options: Any) -> Any:
     """A method after some tasks; the same name and options give the same numbers."""
-    method_type, config_type = METHODS[name]
-    method = method_type(config_type(**options), backbone())
+    registered = METHODS[name]
+    method = registered.load()(registered.config(**options), backbone())
     for index in range(tasks):
         method.begin_task(task(index))
         for parameter in method.parameters():

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from tiny import DIM, VIT_B, TinyTask, tiny_backbone, train
 from torch import Tensor
 
-from hashprompt.methods.base import Batch, preset_options
+from hashprompt.methods.base import Batch
 from hashprompt.methods.coda import Coda, CodaConfig, component_weights
+from hashprompt.methods.registry import preset_options
 from hashprompt.parts.orthogonal import orthogonal_to, orthogonality_penalty
 
 close = torch.testing.assert_close

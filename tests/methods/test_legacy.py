@@ -12,9 +12,10 @@ from torch import Tensor
 
 from hashprompt import benchmark
 from hashprompt.methods import METHODS
-from hashprompt.methods.base import presets
+from hashprompt.methods.configs.legacy import SWITCHES
+from hashprompt.methods.registry import presets
 from hashprompt.parts.growing import load_grown
-from hashprompt.parts.legacy import SWITCHES, most_frequent, public_kv_layout
+from hashprompt.parts.legacy import most_frequent, public_kv_layout
 
 close = torch.testing.assert_close
 PREFIX = {"prompt_length": 3, "layers": (3, 4, 5)}
@@ -170,8 +171,8 @@ def test_a_leak_warns_and_stamps_the_protocol() -> None:
         planned = benchmark.plan("dualprompt", "digits", options=options)
         if stamp:
             with pytest.warns(UserWarning, match=f"^{' and '.join(stamp)}: .* depends on"):
-                protocol = benchmark._prepare(planned)[0]
+                protocol = benchmark.prepare(planned)[0]
         else:
-            protocol = benchmark._prepare(planned)[0]
+            protocol = benchmark.prepare(planned)[0]
         assert protocol["legacy"] == stamp
         assert protocol["eval_batch_size"] == 7

@@ -10,8 +10,8 @@ from torch import Tensor, tensor
 
 from hashprompt import benchmark
 from hashprompt.errors import UserError
-from hashprompt.methods.base import presets
 from hashprompt.methods.ovor import OUTLIER, Ovor, OvorConfig
+from hashprompt.methods.registry import presets
 from hashprompt.options import build
 from hashprompt.parts import outliers
 from hashprompt.parts.outliers import energy, energy_loss, kth_distance, virtual_outliers

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hashprompt.backbone.convert import FILE_TYPES
 from hashprompt.errors import UserError
 from hashprompt.storage.cache import cache_dir
 from hashprompt.storage.download import DownloadError, download, file_sha256
@@ -77,6 +76,7 @@ CATALOGUE: dict[str, Checkpoint] = {
 }
 
 NANO = "nano"
+FILE_TYPES = (".safetensors", ".pth", ".pt", ".npz", ".pth.tar")  # of weights that can be read
 HOW_TO_NAME = (
     f"Give `nano`, one of {', '.join(f'`{name}`' for name in CATALOGUE)}, a timm name with its "
     "tag such as `vit_base_patch16_224.augreg_in21k`, a weights file "
@@ -101,15 +101,6 @@ def brought_file(name: str) -> tuple[str | None, Path] | None:
         architecture, _, file = name.partition("@")
         return architecture, Path(file)
     return (None, Path(name)) if name.endswith(FILE_TYPES) else None
-
-
-def with_full_file(name: str) -> str:
-    """The name of a backbone that means the same from every folder, so that `resume` works."""
-    brought = brought_file(name)
-    if brought is None or not brought[1].is_file():
-        return name
-    architecture, file = brought
-    return f"{architecture}@{file.resolve()}" if architecture is not None else str(file.resolve())
 
 
 def find_file(name: str) -> Path | None:

@@ -17,7 +17,6 @@ from torch.serialization import safe_globals
 
 from hashprompt.errors import UserError
 
-FILE_TYPES = (".safetensors", ".pth", ".pt", ".npz", ".pth.tar")
 # What training programs store beside tensors and what runs no code when it is read: their
 # command line, and numbers that came out of NumPy (a learning rate in the optimiser's state).
 # NumPy's two module names are its versions before and after 2.0.

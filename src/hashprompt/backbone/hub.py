@@ -7,11 +7,9 @@ from pathlib import Path
 
 import timm
 from huggingface_hub import (
-    constants,
     get_hf_file_metadata,
     hf_hub_download,
     hf_hub_url,
-    scan_cache_dir,
 )
 from timm.models import get_pretrained_cfg
 
@@ -53,15 +51,3 @@ def _hub_file(name: str, repository: str, file: str = "model.safetensors") -> Pa
     except Exception as error:  # its versions build on other web clients with other errors
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise UserError(unavailable(name, url, reason, f"{name}.safetensors")) from error
-
-
-def cached_models() -> dict[str, str]:
-    """timm's models in the hub's cache, with their sizes, for listings."""
-    with suppress(Exception):  # no cache yet, or one that another version made
-        repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
-        return {
-            repo.repo_id.removeprefix("timm/"): f"timm · here, {repo.size_on_disk / 1e6:.0f} MB"
-            for repo in sorted(repositories, key=lambda repo: repo.repo_id)
-            if repo.repo_id.startswith("timm/") and repo.size_on_disk
-        }
-    return {}

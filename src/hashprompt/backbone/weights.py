@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import timm
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
@@ -19,11 +19,10 @@ from hashprompt.backbone.catalogue import (
     NANO,
     Checksum,
     brought_file,
-    describe,
     obtain,
 )
-from hashprompt.backbone.convert import FILE_TYPES, Weights, read_weights
-from hashprompt.backbone.hub import cached_models, timm_file
+from hashprompt.backbone.convert import Weights, read_weights
+from hashprompt.backbone.hub import timm_file
 from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError
 
@@ -31,7 +30,6 @@ LARGEST = 2048  # pixels a side: 16,000 patches of 16
 # Tensors that a frozen feature extractor does without.
 HEAD_PREFIXES = ("head.", "head_dist.", "fc_norm.", "pre_logits", "mask_token", "masked_embed")
 
-Normalize = Literal["weights", "imagenet", "half", "cifar", "none"]
 # Mean and deviation of each colour, for pixels in [0, 1].
 STATISTICS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "imagenet": (IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD),
@@ -78,18 +76,6 @@ def load_backbone(name: str, image_size: int | None = None) -> LoadedBackbone:
     mean, std = tuple(config["mean"]), tuple(config["std"])
     preprocessing = Preprocessing(size, mean, std, config.get("interpolation", "bicubic"))
     return LoadedBackbone(name, Backbone(vit), preprocessing, sha)
-
-
-def available_backbones() -> dict[str, str]:
-    """Backbones by name, with a sentence each and where their files are, for listings."""
-    return {
-        NANO: "embedded: 6 blocks, width 128, 32 px, pretrained on drawings; a toy, no download",
-        **dict(describe()),
-        **cached_models(),
-        "TIMM_NAME": "any timm ViT with a class token, with its tag; downloaded from its hub",
-        "NAME@FILE": "one of the above whose file you bring",
-        "FILE": f"a local file ({', '.join(FILE_TYPES)}); architecture from it, or ARCH@FILE",
-    }
 
 
 def weights_hash(vit: VisionTransformer) -> str:

@@ -14,7 +14,8 @@ from hashprompt.backbone.weights import weights_hash
 from hashprompt.engine.callbacks import Callback, StepEnd
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.trainer import Trainer
-from hashprompt.methods.base import Method, find_method
+from hashprompt.methods.base import Method
+from hashprompt.methods.registry import find_method
 
 STREAMS = {
     "class": ("digits", {"tasks": 3, "classes": 6}),
@@ -101,7 +102,7 @@ class Example:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         stream, small = STREAMS[scenario]
-        known = find_method(method)[1].model_fields
+        known = find_method(method).config.model_fields
         epochs = {name: 2 for name in known if name.endswith("epochs")}
         decay = {name: value for name, value in DECAY.items() if name in known}
         chosen = {**small, **QUICK, **epochs, **decay, **(options or {})}
@@ -118,7 +119,7 @@ class Example:
     def make_method(self) -> Method:
         """The method before it has learned anything."""
         seed_everything(self.plan.seed, "method")
-        return find_method(self.plan.method)[0](self.plan.method_config, self.backbone.model)
+        return find_method(self.plan.method).load()(self.plan.method_config, self.backbone.model)
 
     def make_trainer(self, checkpoints: Recorder, *callbacks: Callback) -> Trainer:
         """The same run, from the start or from what the checkpoints hold."""

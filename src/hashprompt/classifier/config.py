@@ -9,18 +9,18 @@ from typing import Any
 
 import torch
 
-from hashprompt.backbone.catalogue import CATALOGUE, NANO, brought_file, obtain
-from hashprompt.backbone.convert import FILE_TYPES
+from hashprompt.backbone.catalogue import CATALOGUE, FILE_TYPES, NANO, brought_file, obtain
 from hashprompt.backbone.hub import timm_file
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
 from hashprompt.data.streams.stream import Stream
 from hashprompt.engine.devices import single_device
 from hashprompt.engine.seeding import seed_everything
-from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
-from hashprompt.methods.base import find_method, preset_options, presets
-from hashprompt.methods.pipeline import HeadsConfig, Pipeline
+from hashprompt.methods.configs.pipeline import HeadsConfig
+from hashprompt.methods.pipeline import Pipeline
+from hashprompt.methods.registry import find_method, preset_options, presets
 from hashprompt.options import Options, build, split_options
+from hashprompt.options.run import RunOptions
 
 # Options that may be others each time: they change no answer, or one learn only.
 CHANGEABLE = {"epochs", "batch_size", "device", "eval_batch_size", "checkpoint_minutes"}
@@ -42,7 +42,7 @@ class ClassifierConfig:
         cls, backbone: LoadedBackbone, method: str, options: Mapping[str, Any], seed: int
     ) -> "ClassifierConfig":
         """Choices for a new classifier; what the user says goes first."""
-        config_type = find_method(method)[1]
+        config_type = find_method(method).config
         if not issubclass(config_type, HeadsConfig):
             known = "`hash`, `hide`, `norga` and `gaussian-head`"
             raise UserError(
@@ -114,13 +114,13 @@ class ClassifierConfig:
 
     def make_method(self, training: Mapping[str, Any] | None = None) -> Pipeline:
         """A method that has learned nothing; `training` replaces options for one learn."""
-        method_type, config_type = find_method(self.method_name)
-        values = _part({**self.options, **(training or {})}, config_type)
+        method = find_method(self.method_name)
+        values = _part({**self.options, **(training or {})}, method.config)
         seed_everything(self.seed, "method")
         self.backbone.model.to(self.device)
-        method = method_type(build(config_type, values), self.backbone.model)
-        assert isinstance(method, Pipeline)
-        return method.to(self.device)
+        learner = method.load()(build(method.config, values), self.backbone.model)
+        assert isinstance(learner, Pipeline)
+        return learner.to(self.device)
 
 
 def _with_changes(
@@ -128,7 +128,7 @@ def _with_changes(
 ) -> dict[str, Any]:
     """Stored options with today's; refuses to change what the first learn has fixed."""
     stored: dict[str, Any] = header["options"]
-    options = _complete({**stored, **changes}, find_method(header["method"])[1])
+    options = _complete({**stored, **changes}, find_method(header["method"]).config)
     for name in changes:
         if name not in CHANGEABLE and options[name] != stored[name]:
             raise UserError(

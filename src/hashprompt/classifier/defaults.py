@@ -11,9 +11,9 @@ from typing import Any
 import timm
 import torch
 
-from hashprompt.backbone.catalogue import NANO, download_folder
-from hashprompt.backbone.convert import FILE_TYPES
-from hashprompt.backbone.hub import cached_models, timm_file
+from hashprompt.backbone.catalogue import FILE_TYPES, NANO, download_folder
+from hashprompt.backbone.hub import timm_file
+from hashprompt.backbone.names import cached_models
 from hashprompt.backbone.weights import LoadedBackbone
 from hashprompt.classifier.learn_job import Effort
 from hashprompt.errors import UserError

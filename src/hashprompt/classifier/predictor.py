@@ -13,6 +13,7 @@ from hashprompt.classifier.predict_inputs import InputImage
 from hashprompt.classifier.store import Store
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.engine.devices import autocast
+from hashprompt.engine.views import views_of
 from hashprompt.errors import UserError
 from hashprompt.parts.growing import load_grown
 
@@ -49,7 +50,7 @@ class Predictor:
                 "version of hashprompt?"
             ) from error
         self.method.eval()
-        self.views = config.run_options.views(config.backbone.preprocessing, photo_stream(()))
+        self.views = views_of(config.run_options, config.backbone.preprocessing, photo_stream(()))
         self.strangeness = Strangeness(self.method)
         cells = zip(self.method.cells.task.tolist(), self.method.cells.label.tolist(), strict=True)
         # What each cell describes: the name of a class and of the learn that brought it.

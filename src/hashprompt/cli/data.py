@@ -6,25 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.table import Table
 
-from hashprompt.data.fetch import fetch as fetch_set
-from hashprompt.data.sets import SETS, DataSet, data_root
-from hashprompt.data.settings import StreamOptions
 from hashprompt.errors import UserError
-from hashprompt.options import build, unknown
-from hashprompt.progress import reading_bar
 
 if TYPE_CHECKING:
     from hashprompt.data.checking.checkup import Checkup
+    from hashprompt.data.sets import DataSet
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, check and fetch them.")
 console = Console()
@@ -37,6 +25,8 @@ MOST_ROWS = 12  # of the table of classes
 @app.command("list")
 def list_sets(root: Root = None) -> None:
     """List the published benchmarks, and which of them are on this machine."""
+    from hashprompt.data.sets import SETS
+
     place = _root(root)
     table = Table(box=None, pad_edge=False)
     for heading in ("data set", "fetched", "download", "what it is"):
@@ -60,6 +50,19 @@ def fetch(
 
     Files that you put into the data root yourself are verified and unpacked in the same way.
     """
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    from hashprompt.data.fetch import fetch as fetch_set
+    from hashprompt.data.sets import SETS
+    from hashprompt.options import unknown
+
     if name not in SETS:
         raise UserError(f"{unknown('data set', name, SETS)} See `hashprompt data list`.")
     _line(f"Licence of {name}: {SETS[name].licence}.")
@@ -92,10 +95,17 @@ def check(
 
     Exit code 1 where a run would refuse to start.
     """
-    from hashprompt.data.checking import checkup  # imports torch
-    from hashprompt.data.checking.contact_sheet import contact_sheet
+    from hashprompt.data.streams.names import split_name
+    from hashprompt.options import build
+    from hashprompt.options.stream import StreamOptions
 
     options = build(StreamOptions, {"data_root": str(root) if root else None, "split": split})
+    if not Path(name).exists():
+        split_name(name)  # before torch: a wrong name is refused at once
+    from hashprompt.data.checking import checkup
+    from hashprompt.data.checking.contact_sheet import contact_sheet
+    from hashprompt.progress import reading_bar
+
     found = checkup.check(name, options, reading_bar)
     _show(found, every)
     if sheet:
@@ -140,7 +150,7 @@ def _show(found: "Checkup", every: bool) -> None:
         console.print("[green]Nothing wrong was found.[/green]")
 
 
-def _state(data: DataSet, root: Path) -> str:
+def _state(data: "DataSet", root: Path) -> str:
     there = [remote.result(root).exists() for remote in data.remotes]
     if not there:
         return "yours"
@@ -148,6 +158,8 @@ def _state(data: DataSet, root: Path) -> str:
 
 
 def _root(chosen: Path | None) -> Path:
+    from hashprompt.data.sets import data_root
+
     return data_root(str(chosen) if chosen else None)
 
 

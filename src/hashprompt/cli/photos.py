@@ -9,21 +9,20 @@ from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from hashprompt.classifier import Answer, ContinualClassifier
-from hashprompt.classifier.answers import to_csv, to_json
-from hashprompt.classifier.learn_job import Effort
-from hashprompt.classifier.names import SimilarNames
-from hashprompt.classifier.store import Store
-from hashprompt.cli.settings import parse_settings, split_pair
+from hashprompt.cli.arguments import Quiet, parse_settings, split_pair
 from hashprompt.errors import UserError
-from hashprompt.storage.files import write_atomically
+
+if TYPE_CHECKING:
+    from hashprompt.classifier import Answer, ContinualClassifier
+    from hashprompt.classifier.learn_job import Effort
+    from hashprompt.classifier.names import SimilarNames
 
 console = Console()
 errors = Console(stderr=True)
@@ -85,7 +84,7 @@ def learn(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="An option, as of `run`; may be repeated."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Teach a classifier photos: new classes, more of known ones, or both.
@@ -107,6 +106,8 @@ def learn(
     how: Literal["stop", "skip"] = "skip" if unreadable is Unreadable.SKIP else "stop"
     names = dict(split_pair(item, "--rename", "OLD=NEW") for item in rename or ())
     with _warnings_in_words():
+        from hashprompt.classifier import ContinualClassifier
+
         classifier = ContinualClassifier(model, backbone, **parse_settings(set_))
 
         def carry_out(names: dict[str, str]) -> Any:
@@ -164,9 +165,14 @@ def predict(
             images, unknown_threshold=unknown_threshold, version=version, batch_size=batch_size
         )
     if csv:
+        from hashprompt.classifier.answers import to_csv
+        from hashprompt.storage.files import write_atomically
+
         write_atomically(csv, to_csv(answers, top).encode())
         _line(f"{len(answers)} answers: {csv}")
     elif as_json:
+        from hashprompt.classifier.answers import to_json
+
         typer.echo(to_json(answers, top))
     else:
         _show_answers(answers, top)
@@ -178,6 +184,7 @@ def predict(
 
 def history(model: Model, as_json: AsJson = False) -> None:
     """List the versions: what was learned when, accuracy, classes, size."""
+
     rows = _existing(model).history()
     if as_json:
         _print_json(rows)
@@ -223,6 +230,8 @@ def undo(
 
     Nothing is deleted: the version that is left stays in `history`.
     """
+    from hashprompt.classifier.store import Store
+
     # Not through the classifier, which does not open when its current version is damaged.
     store = Store(model.expanduser())
     left = store.current()
@@ -300,12 +309,16 @@ def register(app: typer.Typer) -> None:
 # Opening and asking back. --------------------------------------------------------------------
 
 
-def _existing(model: Path, backbone: str | None = None) -> ContinualClassifier:
+def _existing(model: Path, backbone: str | None = None) -> "ContinualClassifier":
+    from hashprompt.classifier import ContinualClassifier
+
     return ContinualClassifier.load(model, backbone)
 
 
 def _asking(carry_out: Callable[[dict[str, str]], T], rename: dict[str, str]) -> T:
     """Do something that needs to know which class names mean the same; on a terminal, ask."""
+    from hashprompt.classifier.names import SimilarNames
+
     while True:
         try:
             return carry_out(rename)
@@ -318,7 +331,7 @@ def _asking(carry_out: Callable[[dict[str, str]], T], rename: dict[str, str]) ->
             rename = {**rename, **answers}
 
 
-def _answer(question: SimilarNames, given: str, known: str) -> tuple[str, str]:
+def _answer(question: "SimilarNames", given: str, known: str) -> tuple[str, str]:
     forms = [unicodedata.normalize("NFC", name.strip()) for name in (given, known)]
     look_alike = forms[0] == forms[1]
     shown = [ascii(name) if look_alike else f"`{name}`" for name in (given, known)]
@@ -344,7 +357,7 @@ def _warnings_in_words() -> Iterator[None]:
 # Printing. -----------------------------------------------------------------------------------
 
 
-def _show_answers(answers: Sequence[Answer], top: int) -> None:
+def _show_answers(answers: "Sequence[Answer]", top: int) -> None:
     file = Column("file", overflow="fold")
     sure, unknown = Column("how sure", justify="right"), Column("unknown", justify="right")
     table = Table(file, "answer", sure, unknown, "next best", box=None, pad_edge=False)

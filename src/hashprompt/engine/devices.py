@@ -1,12 +1,13 @@
 """Where a run computes."""
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
 
-from hashprompt.engine.settings import RunOptions
 from hashprompt.errors import UserError
+from hashprompt.options.run import RunOptions
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 def launch(options: RunOptions) -> "Fabric":
     """Devices and precision as the options say, or a reason in words."""
+    cores = os.cpu_count() or 1
+    if options.devices > max(cores, 2) and single_device(options).type == "cpu":
+        raise unusable(options, f"this machine has {cores} processor cores and no other device.")
     from lightning_fabric import Fabric  # seconds to import, which an answer need not wait for
 
     try:

@@ -15,9 +15,9 @@ from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.data.reading.prefetch import Prefetch
 from hashprompt.data.transforms.views import Views
 from hashprompt.engine.feature_cache import FeatureCache
-from hashprompt.engine.settings import RunOptions
 from hashprompt.engine.single_threads import map_in_single_threads
 from hashprompt.errors import UserError
+from hashprompt.options.run import RunOptions
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

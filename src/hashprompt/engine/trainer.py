@@ -22,10 +22,11 @@ from hashprompt.engine.optimization import NotFiniteError, Optimization
 from hashprompt.engine.passes import Passes
 from hashprompt.engine.replicas import Replicas
 from hashprompt.engine.seeding import seed_everything
-from hashprompt.engine.settings import RunOptions
+from hashprompt.engine.views import views_of
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Method
 from hashprompt.methods.phase import Batch, Phase
+from hashprompt.options.run import RunOptions
 from hashprompt.parts.growing import load_grown
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Trainer:
         self.callbacks = Callbacks(callbacks if self.replicas.is_first else ())
         self.stop = StopRequest(resume_with or f"hashprompt resume {folder}")
         self.checkpoints = Checkpoints(folder / "checkpoints")
-        self.views = options.views(backbone.preprocessing, stream)
+        self.views = views_of(options, backbone.preprocessing, stream)
         self.passes = Passes(backbone, self.views, options, fabric, self._on_images_seen)
         self.evaluator = Evaluator(method, stream, self.passes, fabric, self.callbacks)
         self.position = Position()

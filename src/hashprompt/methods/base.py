@@ -1,33 +1,24 @@
-"""The contract every method meets, and the registry of methods."""
+"""The contract every method meets."""
 
-import os
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import chain
-from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import torch
-import yaml
-from pydantic import Field
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone
 from hashprompt.errors import UserError
+from hashprompt.methods.configs.base import MethodConfig, Schedule
 from hashprompt.methods.phase import (
     Batch,
     Losses,
     ParamGroup,
     Phase,
-    Schedule,
     StepResult,
     learning_rate_factor,
 )
-from hashprompt.options import Options, unknown
+from hashprompt.methods.registry import MethodInfo, register
 
 __all__ = [
     "Batch",
@@ -42,12 +33,8 @@ __all__ = [
     "StepResult",
     "TaskView",
     "blocks_of",
-    "find_method",
-    "known_methods",
     "learning_rate_factor",
     "parameter_count",
-    "preset_options",
-    "presets",
     "register",
 ]
 
@@ -76,24 +63,6 @@ class TaskView(Protocol):
         self, function: Callable[[Tensor], Tensor], view: Literal["train", "clean"] = "clean"
     ) -> Tensor:
         """`function` over a view in batches, without gradients, joined to (N, …)."""
-
-
-@dataclass(frozen=True)
-class MethodInfo:
-    """What a user should know before choosing a method."""
-
-    title: str
-    summary: str
-    paper: str = ""
-    scenarios: tuple[str, ...] = ("class", "domain")
-    joint: bool = False  # trained on all tasks at once
-    batch_invariant: bool = True
-
-
-class MethodConfig(Options):
-    """Options every method has."""
-
-    batch_size: int = Field(128, ge=1, description="images per step")
 
 
 class Method(nn.Module):
@@ -168,81 +137,6 @@ def blocks_of(layers: tuple[int, ...], backbone: Backbone) -> list[int]:
     if not all(1 <= layer <= backbone.depth for layer in layers):
         raise UserError(f"layers={list(layers)}: this backbone has blocks 1–{backbone.depth}.")
     return [layer - 1 for layer in layers]
-
-
-OWN_METHODS = "HASHPROMPT_METHODS"  # environment: Python files with methods of the user's own
-METHODS: dict[str, tuple[type[Method], type[MethodConfig]]] = {}
-
-
-def register(name: str, config: type[MethodConfig]) -> Callable[[type[Method]], type[Method]]:
-    """Class decorator: `@register("hash", HashConfig)`."""
-
-    def add(method: type[Method]) -> type[Method]:
-        METHODS[name] = (method, config)
-        return method
-
-    return add
-
-
-def known_methods() -> dict[str, tuple[type[Method], type[MethodConfig]]]:
-    """All methods by name: ours, and those of the user's own files."""
-    for file in filter(None, os.environ.get(OWN_METHODS, "").split(os.pathsep)):
-        _import_own(Path(file).expanduser().resolve())
-    return METHODS
-
-
-@cache
-def _import_own(file: Path) -> None:
-    """Run a file of the user's that registers methods.
-
-    Run directories never name such a file: code must come from who types the command.
-    """
-    name = f"hashprompt_own_{file.stem}"
-    spec = spec_from_file_location(name, file)
-    try:
-        if spec is None or spec.loader is None:
-            raise ImportError("it is not a Python file")
-        module = module_from_spec(spec)
-        sys.modules[name] = module  # pydantic looks types up there
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's code raises
-        what = f"{type(error).__name__}: {error}"
-        raise UserError(f"{OWN_METHODS} names {file}, which cannot be imported. {what}") from error
-
-
-def find_method(name: str) -> tuple[type[Method], type[MethodConfig]]:
-    """A registered method and its option group."""
-    methods = known_methods()
-    if name not in methods:
-        raise UserError(
-            f"{unknown('method', name, methods)} See `hashprompt methods`. One of your own: "
-            f"{OWN_METHODS}=FILE.py."
-        )
-    return methods[name]
-
-
-def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Named sets of options of a method: preset -> benchmark (or `default`) -> options.
-
-    They are in `presets/METHOD.yaml`, with the source of each value beside it.
-    """
-    file = files("hashprompt.methods") / "presets" / f"{method}.yaml"
-    if not file.is_file():
-        return {"paper": {}}
-    table = yaml.safe_load(file.read_text())
-    return {name: {k: v or {} for k, v in (of or {}).items()} for name, of in table.items()}
-
-
-def preset_options(method: str, preset: str, benchmark: str) -> dict[str, Any]:
-    """The options of a preset for a benchmark; `paper/split-cub200` names both."""
-    known = presets(method)
-    preset, _, named = preset.partition("/")
-    if preset not in known:
-        raise UserError(unknown(f"preset of {method}", preset, known))
-    sections = known[preset]
-    if named and named not in sections:
-        raise UserError(unknown(f"benchmark of preset {preset} of {method}", named, sections))
-    return {**sections.get("default", {}), **sections.get(named or benchmark, {})}
 
 
 def parameter_count(*modules: nn.Module | Tensor) -> int:

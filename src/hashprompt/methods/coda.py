@@ -7,42 +7,21 @@ but still take part.
 from typing import ClassVar
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import MethodInfo, Schedule, TaskView, blocks_of, register
-from hashprompt.methods.tuning import Prompted, PromptTuning, TuningConfig
+from hashprompt.methods.base import TaskView, blocks_of
+from hashprompt.methods.configs.coda import INFO, CodaConfig
+from hashprompt.methods.tuning import Prompted, PromptTuning
 from hashprompt.parts.orthogonal import OrthogonalSlots, orthogonality_penalty
 
 TINY = 1e-12
 
 
-class CodaConfig(TuningConfig):
-    """Options of CODA-Prompt."""
-
-    epochs: int = Field(20, ge=1, description="epochs of prompts and head on each task")
-    lr: float = Field(1e-3, gt=0, description="rate of components, keys and attention vectors")
-    scale_lr: bool = Field(False, description="whether rates are multiplied by batch_size/256")
-    schedule: Schedule = Field("coda", description="of the rate")
-    clip: float | None = Field(None, gt=0, description="largest gradient norm")
-    layers: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="prompted blocks, 1 is the first")
-    components_per_task: int = Field(
-        10, ge=1, description="new components of each task: M/T, M components for T tasks"
-    )
-    prompt_length: int = Field(
-        4, ge=1, description="keys (and values) per component; the paper counts both together"
-    )
-    orthogonality: float = Field(0.0, ge=0, description="μ, weight of the orthogonality penalty")
-
-
-@register("coda", CodaConfig)
 class Coda(PromptTuning):
     """p = Σ_m a_m P_m with a_m = cos(q ⊙ A_m, K_m), for every prompted block."""
 
-    info = MethodInfo(
-        "CODA-Prompt", "prompts mixed from components that grow with the tasks", "CVPR 2023"
-    )
+    info = INFO
     keeps = ("components.frozen", "keys.frozen", "attention.frozen")
     stores: ClassVar = {"components": "prompts", "keys": "routers", "attention": "routers"}
     config: CodaConfig

@@ -11,54 +11,24 @@ from functools import partial
 from typing import ClassVar, NamedTuple
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import (
     Batch,
     Method,
-    MethodConfig,
-    MethodInfo,
     ParamGroup,
     Phase,
     Prediction,
     TaskView,
-    register,
 )
+from hashprompt.methods.configs.cpg import INFO, CPGConfig
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 from hashprompt.parts.nullspace import null_projector
 
 # The public code starts gates at zero. Then experts that no image ever chose stay tied for ever,
 # and rounding, which differs from batch to batch, would choose among them.
 GATE_START = 1e-3
-
-
-class CPGConfig(MethodConfig):
-    """Options of CPG."""
-
-    batch_size: int = Field(360, ge=1, description="images per step")
-    epochs: int = Field(10, ge=1, description="epochs on each task")
-    repeats: int = Field(10, ge=1, description="times that an epoch shows each image")
-    lr: float = Field(0.01, gt=0, description="rate of gates, experts and head")
-    milestones: tuple[int, ...] = Field(
-        (5, 8), description="epochs that start with a tenth of the rate, 1 is the first"
-    )
-    weight_decay: float = Field(5e-5, ge=0, description="of gates, experts and head")
-    experts: int = Field(36, ge=3, description="prompts in the pool of a block")
-    prompt_length: int = Field(4, ge=1, description="tokens of a prompt")
-    top_k: int = Field(4, ge=1, description="experts mixed per image and block")
-    temperature: float = Field(28.0, gt=0, description="κ, divides the logits in training")
-    balance: float = Field(0.05, ge=0, description="weight of the load-balancing term")
-    plasticity: float = Field(
-        0.01, ge=0, le=1, description="share of the experts' updates that is not projected"
-    )
-
-    @model_validator(mode="after")
-    def _fits(self) -> "CPGConfig":
-        if self.top_k > self.experts:
-            raise ValueError(f"top_k={self.top_k} must not exceed experts={self.experts}")
-        return self
 
 
 class Encoded(NamedTuple):
@@ -69,16 +39,10 @@ class Encoded(NamedTuple):
     weights: Tensor  # (B, blocks, N) of the experts, zero where not chosen
 
 
-@register("cpg", CPGConfig)
 class CPG(Method):
     """Gated experts in every block, updated in the null space of old tasks."""
 
-    info = MethodInfo(
-        "CPG",
-        "gated prompt experts in every block, updated in the null space of old tasks",
-        "AAAI 2025",
-        scenarios=("class",),
-    )
+    info = INFO
     stores: ClassVar = {
         **{"experts": "prompts", "gates": "routers"},
         **{"query_gram": "statistics", "weight_gram": "statistics"},

@@ -6,26 +6,23 @@ the prompts of any task (PCL).
 """
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import (
     Batch,
     Method,
-    MethodInfo,
     Phase,
     Prediction,
-    Schedule,
     TaskView,
     blocks_of,
-    register,
 )
-from hashprompt.methods.tuning import TuningConfig
+from hashprompt.methods.configs.cprompt import INFO, CPromptConfig
+from hashprompt.methods.tuning import training_phase
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.keys import cosine
 from hashprompt.parts.orthogonal import orthogonal_to
@@ -33,36 +30,10 @@ from hashprompt.parts.rows import ClassRows, TaskClassifiers
 from hashprompt.parts.slots import TaskSlots, uniform
 
 
-class CPromptConfig(TuningConfig):
-    """Options of CPrompt."""
-
-    batch_size: int = Field(16, ge=1, description="images per step")
-    epochs: int = Field(18, ge=1, description="epochs on each task")
-    lr: float = Field(0.01, gt=0, description="rate of prompts and keys")
-    scale_lr: bool = Field(False, description="whether rates are multiplied by batch_size/256")
-    schedule: Schedule = Field("cosine", description="of the rate")
-    optimizer: Literal["adam", "sgd"] = Field("sgd", description="sgd has momentum 0.9")
-    weight_decay: float = Field(5e-4, ge=0, description="of everything that is trained")
-    clip: float | None = Field(None, gt=0, description="largest gradient norm")
-    layers: tuple[int, ...] = Field((1, 6), description="blocks before which prompts join")
-    prompt_length: int = Field(50, ge=1, description="tokens of each of these prompts")
-    consistency: float = Field(1.0, ge=0, description="α, weight of classifier consistency")
-    smoothing: float = Field(
-        1.2, ge=1, description="τ: temperature of an old classifier that must not win"
-    )
-    margin: float = Field(0.0, description="lead of the new classifier that is enough")
-
-
-@register("cprompt", CPromptConfig)
 class CPrompt(Method):
     """Task prompts found by class keys, with a classifier for each task."""
 
-    info = MethodInfo(
-        "CPrompt",
-        "prompts per task, trained with all classifiers and all prompts",
-        "CVPR 2024",
-        scenarios=("class",),
-    )
+    info = INFO
     keeps = (
         "cells.",
         "prompts.frozen",
@@ -101,7 +72,8 @@ class CPrompt(Method):
             for rows in (classifier.weight, classifier.bias)
         ]
         return [
-            self.config.phase(
+            training_phase(
+                self.config,
                 lambda batch: self._step(batch, task),
                 [self.prompts.current, self.keys.current],
                 heads,

@@ -3,34 +3,17 @@
 The frame of S-Prompts and PINA, which differ in the classifier on top.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone
-from hashprompt.methods.base import Batch, Method, Phase, Prediction, Schedule, TaskView
-from hashprompt.methods.tuning import TuningConfig
-from hashprompt.parts.centroids import Centroids, Distance
+from hashprompt.methods.base import Batch, Method, Phase, Prediction, TaskView
+from hashprompt.methods.configs.domains import DomainConfig
+from hashprompt.methods.tuning import training_phase
+from hashprompt.parts.centroids import Centroids
 from hashprompt.parts.slots import TaskSlots, uniform
-
-
-class DomainConfig(TuningConfig):
-    """Prompts of domains and their training."""
-
-    epochs: int = Field(20, ge=1, description="epochs on each domain")
-    lr: float = Field(0.01, gt=0, description="rate of the prompt")
-    scale_lr: bool = Field(False, description="whether rates are multiplied by batch_size/256")
-    optimizer: Literal["adam", "sgd"] = Field("sgd", description="sgd has momentum 0.9")
-    schedule: Schedule = Field("cosine", description="of the rate")
-    weight_decay: float = Field(2e-4, ge=0, description="of everything that is trained")
-    clip: float | None = Field(None, gt=0, description="largest gradient norm")
-    prompt_length: int = Field(10, ge=1, description="tokens of a domain's prompt")
-    centroids: int = Field(5, ge=1, description="k-means centres by which a domain is known")
-    distance: Distance = Field(
-        "l1", description="to the centroids: sum of absolute differences, or Euclidean"
-    )
 
 
 class DomainPrompts(Method):
@@ -85,7 +68,8 @@ class DomainPrompts(Method):
 
     def phases(self, task: TaskView) -> list[Phase]:
         return [
-            self.config.phase(
+            training_phase(
+                self.config,
                 self._step,
                 self.prompt_parameters(),
                 self.head_parameters(task),

@@ -10,50 +10,30 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.errors import UserError
 from hashprompt.methods.base import (
     Batch,
-    MethodInfo,
     Phase,
     Prediction,
     TaskView,
     blocks_of,
-    register,
 )
-from hashprompt.methods.tuning import Prompted, PromptTuning, TuningConfig
+from hashprompt.methods.configs.evoprompt import INFO, EvoPromptConfig
+from hashprompt.methods.tuning import Prompted, PromptTuning
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import exact
 from hashprompt.parts.slots import uniform
-from hashprompt.parts.transport import TINY, Solver, transport_plan
+from hashprompt.parts.transport import TINY, transport_plan
+from hashprompt.parts.variants import Solver
 
 # Buffers that are empty between tasks: attributions to the task, and the memory before it.
 OF_ONE_TASK = ("fresh_hidden", "fresh_output", "reference_inner", "reference_outer")
 
 REMEMBERED = ("prototypes", "known_hidden", "known_output")  # of all tasks
-
-
-class EvoPromptConfig(TuningConfig):
-    """Options of EvoPrompt."""
-
-    batch_size: int = Field(64, ge=1, description="images per step")
-    epochs: int = Field(20, ge=1, description="epochs of prompts and head on each task")
-    lr: float = Field(0.005, gt=0, description="rate of the memory")
-    scale_lr: bool = Field(False, description="whether rates are multiplied by batch_size/256")
-    layers: tuple[int, ...] | None = Field(None, description="prompted blocks; default: all")
-    prompt_length: int = Field(5, ge=1, description="tokens that join before each block")
-    hidden: int = Field(16, ge=1, description="hidden nodes of each block's network")
-    subspace: int = Field(
-        4, ge=1, description="width of the pieces in which rows for new classes are composed"
-    )
-    temperature: float = Field(0.05, gt=0, description="of the likeness of classes in a piece")
-    fusion: float = Field(0.5, ge=0, le=1, description="α: mean step from reference to working")
-    transport: Solver = Field("exact", description="exact plan, or one blurred by entropy")
-    blur: float = Field(0.01, gt=0, description="of the sinkhorn plan")
 
 
 class PromptMemory(nn.Module):
@@ -78,13 +58,10 @@ class PromptMemory(nn.Module):
         return hidden, torch.einsum("bkh,koh->bko", hidden, self.outer)
 
 
-@register("evoprompt", EvoPromptConfig)
 class EvoPrompt(PromptTuning):
     """Prompts written by a memory that evolves from task to task."""
 
-    info = MethodInfo(
-        "EvoPrompt", "networks that write prompts, fused over tasks by transport", "AAAI 2024"
-    )
+    info = INFO
     keeps = ("cells.", "prototypes")
     stores: ClassVar = {"memory": "prompts", **dict.fromkeys(REMEMBERED, "statistics")}
     config: EvoPromptConfig

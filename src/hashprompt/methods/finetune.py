@@ -2,31 +2,20 @@
 
 from typing import ClassVar
 
-from pydantic import Field
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import MethodInfo, Schedule, blocks_of, register
-from hashprompt.methods.tuning import Prompted, PromptTuning, TuningConfig
+from hashprompt.methods.base import blocks_of
+from hashprompt.methods.configs.finetune import INFO, FinetuneConfig
+from hashprompt.methods.tuning import Prompted, PromptTuning
 from hashprompt.parts.pool import PromptPool
 from hashprompt.parts.router import Routers, choose
 
 
-class FinetuneConfig(TuningConfig):
-    """The capacity and training of Hash, nothing else of it."""
-
-    head_lr_scale: float = Field(0.1, gt=0, description="rate of the head over that of prompts")
-    schedule: Schedule = Field("step", description="of the rate")
-    layers: tuple[int, ...] = Field((1, 2, 3, 4), description="prompted blocks, 1 is the first")
-    experts: int = Field(15, ge=2, description="prompts in the pool")
-    prompt_length: int = Field(15, ge=1, description="keys (and values) per prompt")
-
-
-@register("finetune", FinetuneConfig)
 class Finetune(PromptTuning):
     """Sequential training of prompts and head; cross-entropy over all classes seen."""
 
-    info = MethodInfo("Fine-tuning", "sequential prompts and head, no protection: the floor")
+    info = INFO
     stores: ClassVar = {"pool": "prompts", "router": "routers"}
     needs_query = False
     masked = False

@@ -2,15 +2,15 @@
 
 from torch import Tensor
 
-from hashprompt.methods.base import MethodInfo, Prediction, register
-from hashprompt.methods.pipeline import HeadsConfig, Pipeline
+from hashprompt.methods.base import Prediction
+from hashprompt.methods.configs.gaussian_head import INFO
+from hashprompt.methods.pipeline import Pipeline
 
 
-@register("gaussian-head", HeadsConfig)
 class GaussianHead(Pipeline):
     """The pipeline with nothing injected: what a prompt method must beat."""
 
-    info = MethodInfo("Gaussian head", "plain features and class Gaussians, no prompts at all")
+    info = INFO
     has_prompts = False
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:

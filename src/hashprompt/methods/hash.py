@@ -9,102 +9,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import (
     Batch,
     Losses,
-    MethodInfo,
     Phase,
     StepResult,
     TaskView,
     blocks_of,
-    register,
 )
-from hashprompt.methods.pipeline import PromptConfig, PromptPipeline
+from hashprompt.methods.configs.hash import INFO, HashConfig
+from hashprompt.methods.pipeline import PromptPipeline
 from hashprompt.parts import history as usage
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.pool import PromptPool
 from hashprompt.parts.precision import add_exactly, exact
-from hashprompt.parts.router import RouterInit, Routers, Routing, choose
+from hashprompt.parts.router import Routers, Routing, choose
 
 
-class HashConfig(PromptConfig):
-    """Options of Hash; the defaults are the recommended reading of the paper."""
-
-    layers: tuple[int, ...] = Field((1, 2, 3, 4), description="prompted blocks, 1 is the first")
-    experts: int = Field(15, ge=1, description="N_r, prompts in the pool")
-    prompt_length: int = Field(15, ge=1, description="L_p, length of a prompt")
-    len_mode: Literal["per_half", "total"] = Field(
-        "per_half", description="L_p keys and L_p values, or L_p in total for both"
-    )
-    top_k: int = Field(2, ge=1, description="k, experts mixed per image")
-    mixing: Literal["softmax", "uniform"] = Field("softmax", description="weights α of the chosen")
-    router_scope: Literal["global", "layer"] = Field(
-        "global", description="one routing decision per image, or one per prompted block"
-    )
-    router_init: RouterInit = Field("uniform", description="a fresh router: U(±1), U(±1/√d), …")
-    router_next: Literal["copy", "fresh"] = Field(
-        "copy", description="the router of a new task starts as a copy of the last one, or fresh"
-    )
-    hdr: bool = Field(True, description="history-aware dynamic routing: the penalty")
-    penalty: usage.Penalty = Field("stepwise", description="ψ, form of the routing penalty")
-    delta: float = Field(0.4, ge=0, description="δ, size of the routing penalty")
-    penalty_on: Literal["score", "select"] = Field(
-        "score", description="the penalty enters choice and weights, or the choice alone"
-    )
-    infer_penalty: Literal["task", "none", "current"] = Field(
-        "task", description="penalty at test: the one the task was trained with, none, today's"
-    )
-    hgm: bool = Field(True, description="history-aware gradient modulation: smaller updates")
-    modulation: usage.Modulation = Field("piecewise", description="γ, form of the update factor")
-    alpha: float = Field(0.1, gt=0, le=1, description="α, update factor of protected experts")
-    beta: float = Field(1.0, gt=0, description="β of the smooth update factors")
-    hgm_mode: Literal["update", "grad", "sgd"] = Field(
-        "update",
-        description="scale the optimiser's update; or the gradient (Adam undoes it); or the "
-        "gradient with plain SGD",
-    )
-    protected: int = Field(2, ge=1, description="k_A, size of A_t, the most used experts")
-    history: Literal["task", "step"] = Field(
-        "task", description="A_t fixed while a task is trained, or live"
-    )
-    history_scale: Literal["normalised", "raw"] = Field(
-        "normalised", description="counts with mean 1, or as they are, in smooth ψ and γ"
-    )
-    drift: Literal["ignore", "shift", "affine"] = Field(
-        "ignore",
-        description="whether Gaussians of old classes follow the features as the pool moves: by "
-        "the shift, or the affine map, that images of the new task show",
-    )
-    drift_ridge: float = Field(1.0, gt=0, description="damping of the affine map")
-    mask_inactive: bool = Field(
-        False, description="experts that no image of the batch chose do not move at all"
-    )
-
-    @model_validator(mode="after")
-    def _fits(self) -> "HashConfig":
-        if self.top_k > self.experts or self.protected > self.experts:
-            raise ValueError(
-                f"top_k={self.top_k} and protected={self.protected} must not exceed "
-                f"experts={self.experts}"
-            )
-        if self.len_mode == "total" and self.prompt_length < 2:
-            raise ValueError("len_mode=total halves the prompt: prompt_length must be at least 2")
-        return self
-
-
-@register("hash", HashConfig)
 class Hash(PromptPipeline):
     """Shared prompt pool, task routers, history-aware modulation."""
 
-    info = MethodInfo("Hash", "shared prompt pool, one router per task, history-aware modulation")
+    info = INFO
     stores: ClassVar = {**PromptPipeline.stores, "pool": "prompts"}
     keeps = (*PromptPipeline.keeps, "routers.frozen", "penalties", "history.by_task")
     config: HashConfig

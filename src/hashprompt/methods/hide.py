@@ -4,32 +4,20 @@ Wang et al., NeurIPS 2023. The rest of the method is the pipeline itself.
 """
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import MethodInfo, TaskView, blocks_of, register
-from hashprompt.methods.pipeline import PromptConfig, PromptPipeline
-from hashprompt.parts.legacy import LegacyBatchwise, LegacyLayout, most_frequent, prefixes
+from hashprompt.methods.base import TaskView, blocks_of
+from hashprompt.methods.configs.hide import INFO, HideConfig
+from hashprompt.methods.pipeline import PromptPipeline
+from hashprompt.parts.legacy import most_frequent, prefixes
 from hashprompt.parts.slots import TaskSlots, uniform
 
 
-class HideConfig(PromptConfig, LegacyLayout, LegacyBatchwise):
-    """Options of HiDe-Prompt."""
-
-    prompt_length: int = Field(20, ge=1, description="keys (and values) per prompt")
-    momentum: float = Field(
-        0.01, ge=0, le=1, description="m: share of the mean of earlier prompts in a new one"
-    )
-
-
-@register("hide", HideConfig)
 class Hide(PromptPipeline):
     """Isolated prompts."""
 
-    info = MethodInfo(
-        "HiDe-Prompt", "a prompt of its own per task, found by task inference", "NeurIPS 2023"
-    )
+    info = INFO
     keeps = (*PromptPipeline.keeps, "prompts.frozen")
     config: HideConfig
 

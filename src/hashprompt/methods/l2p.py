@@ -3,49 +3,18 @@
 Wang et al., CVPR 2022. Nothing is private to a task: prompts and keys are shared and trained on.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import MethodInfo, register
-from hashprompt.methods.tuning import Prompted, PromptTuning, TuningConfig
+from hashprompt.methods.configs.l2p import INFO, L2PConfig
+from hashprompt.methods.tuning import Prompted, PromptTuning
 from hashprompt.parts.keys import cosine
-from hashprompt.parts.legacy import LegacyBatchwise, most_frequent
+from hashprompt.parts.legacy import most_frequent
 
 
-class KeyedConfig(TuningConfig, LegacyBatchwise):
-    """Options of methods that find prompts by learned keys."""
-
-    lr: float = Field(0.005, gt=0, description="rate of what is trained, times batch_size/256")
-    pull: float = Field(
-        1.0, ge=0, description="c: how strongly keys are drawn to the images that use them"
-    )
-    init_range: tuple[float, float] = Field(
-        (-1.0, 1.0), description="prompts and keys start uniformly between these"
-    )
-
-
-class L2PConfig(KeyedConfig):
-    """Options of L2P."""
-
-    prompts: int = Field(30, ge=1, description="N, prompts in the pool")
-    prompt_length: int = Field(5, ge=1, description="tokens per prompt")
-    top_k: int = Field(5, ge=1, description="prompts per image")
-    head_input: Literal["cls", "prompts"] = Field(
-        "cls", description="the head reads the class token, or the mean of the prompts' outcomes"
-    )
-
-    @model_validator(mode="after")
-    def _fits(self) -> "L2PConfig":
-        if self.top_k > self.prompts:
-            raise ValueError(f"top_k={self.top_k} must not exceed prompts={self.prompts}")
-        return self
-
-
-@register("l2p", L2PConfig)
 class L2P(PromptTuning):
     """Prompt tokens at the input, without a position.
 
@@ -53,7 +22,7 @@ class L2P(PromptTuning):
     so that only shifts the start, and it is no option here.
     """
 
-    info = MethodInfo("L2P", "a shared pool of prompts, chosen by the nearest keys", "CVPR 2022")
+    info = INFO
     stores: ClassVar = {"keys": "routers"}
     config: L2PConfig
 

@@ -6,16 +6,15 @@ Le et al., NeurIPS 2024.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import MethodInfo, register
-from hashprompt.methods.hide import Hide, HideConfig
+from hashprompt.methods.configs.norga import INFO, NorgaConfig
+from hashprompt.methods.hide import Hide
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -25,24 +24,15 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class NorgaConfig(HideConfig):
-    """Options of NoRGa."""
-
-    gate: Literal["tanh", "sigmoid", "gelu", "relu"] = Field("tanh", description="σ of the gate")
-
-
-@register("norga", NorgaConfig)
 class Norga(Hide):
     """Ŝ = S + a·σ(b·S) on the scores S of prompts; a and b are learned on the first task."""
 
-    info = MethodInfo(
-        "NoRGa", "HiDe-Prompt with a gate on the attention to prompts", "NeurIPS 2024"
-    )
+    info = INFO
     stores: ClassVar = {**Hide.stores, "gates": "routers"}
-    config: NorgaConfig
+    config: NorgaConfig  # type: ignore[assignment]
 
     def __init__(self, config: NorgaConfig, backbone: Backbone) -> None:
-        super().__init__(config, backbone)
+        super().__init__(config, backbone)  # type: ignore[arg-type]
         self.gates = nn.Parameter(torch.ones(len(self.blocks), 2))  # (blocks, [b, a])
 
     def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:

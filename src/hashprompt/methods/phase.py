@@ -8,7 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-Schedule = Literal["constant", "cosine", "step", "coda"]
+from hashprompt.methods.configs.base import Schedule
+
 Optimizer = Literal["adam", "adamw", "sgd"]
 Losses = dict[str, Tensor]  # by name; their sum is minimised
 

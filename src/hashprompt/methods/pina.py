@@ -5,43 +5,24 @@ has a prompt and adapters that align its features with the first one's.
 """
 
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import MethodInfo, TaskView, register
-from hashprompt.methods.domains import DomainConfig, DomainPrompts
+from hashprompt.methods.base import TaskView
+from hashprompt.methods.configs.pina import INFO, PinaConfig
+from hashprompt.methods.domains import DomainPrompts
 from hashprompt.parts.heads import GrowingLinear
 from hashprompt.parts.slots import TaskSlots
 
 
-class PinaConfig(DomainConfig):
-    """Options of PINA."""
-
-    alignment: Literal["shallow", "deep"] = Field(
-        "shallow", description="one adapter on the feature, or one behind every block"
-    )
-    hidden: int = Field(16, ge=1, description="width inside an adapter")
-    patch_shuffle: bool = Field(
-        True, description="select the domain by images whose tiles are shuffled: costs a plain pass"
-    )
-    grid: tuple[int, int] = Field((3, 2), description="rows and columns of these tiles")
-
-
-@register("pina", PinaConfig)
 class Pina(DomainPrompts):
     """A frozen classifier and alignment to it."""
 
-    info = MethodInfo(
-        "PINA",
-        "one classifier, of the first domain; later ones are aligned to it",
-        "ECCV 2024",
-        scenarios=("domain",),
-    )
+    info = INFO
     keeps = (*DomainPrompts.keeps, "head.", "down.frozen", "up.frozen", "order")
     stores: ClassVar = {**DomainPrompts.stores, "down": "prompts", "up": "prompts"}
     config: PinaConfig

@@ -4,25 +4,22 @@ McDonnell et al., NeurIPS 2023. What is learned after the first task are sums ov
 order of the tasks does not matter and nothing can be forgotten.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import (
     Batch,
     Method,
-    MethodConfig,
-    MethodInfo,
     ParamGroup,
     Phase,
     Prediction,
     TaskView,
-    register,
 )
+from hashprompt.methods.configs.ranpac import INFO, RanPACConfig
 from hashprompt.parts.adapters import Adapters
 from hashprompt.parts.cosine import CosineHead
 from hashprompt.parts.precision import exact
@@ -32,27 +29,10 @@ from hashprompt.parts.ssf import ScaleShift
 DROPOUT = 0.1  # of the adapters' hidden units, while they are trained
 
 
-class RanPACConfig(MethodConfig):
-    """Options of RanPAC."""
-
-    batch_size: int = Field(48, ge=1, description="images per step")
-    first_session: Literal["adapter", "ssf", "none"] = Field(
-        "adapter", description="what adapts the backbone to the first task, and is frozen then"
-    )
-    epochs: int = Field(20, ge=1, description="epochs of the first session")
-    lr: float = Field(0.01, gt=0, description="its rate, falling to zero as a cosine")
-    weight_decay: float = Field(5e-4, ge=0, description="its weight decay")
-    adapter_width: int = Field(64, ge=1, description="hidden units of an adapter")
-    projection: int = Field(10_000, ge=1, description="M, random features")
-
-
-@register("ranpac", RanPACConfig)
 class RanPAC(Method):
     """Random projection and ridge regression on a backbone adapted once."""
 
-    info = MethodInfo(
-        "RanPAC", "ridge regression on random features, backbone adapted once", "NeurIPS 2023"
-    )
+    info = INFO
     keeps = ("adapters.", "ssf.", "session_head.weight", "projection")
     stores: ClassVar = {
         **{"adapters": "prompts", "ssf": "prompts", "projection": "head", "ridge.weights": "head"},

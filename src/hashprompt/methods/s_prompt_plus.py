@@ -6,32 +6,21 @@ The form that HiDe-Prompt (Wang et al., NeurIPS 2023) gave to S-Prompts (Wang et
 
 from typing import ClassVar
 
-from pydantic import Field
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import MethodInfo, TaskView, blocks_of, register
-from hashprompt.methods.l2p import KeyedConfig
+from hashprompt.methods.base import TaskView, blocks_of
+from hashprompt.methods.configs.s_prompt_plus import INFO, SPromptPlusConfig
 from hashprompt.methods.tuning import Prompted, PromptTuning
 from hashprompt.parts.keys import cosine
-from hashprompt.parts.legacy import LegacyLayout, most_frequent, prefixes
+from hashprompt.parts.legacy import most_frequent, prefixes
 from hashprompt.parts.slots import TaskSlots
 
 
-class SPromptPlusConfig(KeyedConfig, LegacyLayout):
-    """Options of S-Prompt++."""
-
-    layers: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="prompted blocks, 1 is the first")
-    prompt_length: int = Field(20, ge=1, description="keys (and values) per prompt")
-
-
-@register("s-prompt-plus", SPromptPlusConfig)
 class SPromptPlus(PromptTuning):
     """Expert prompts e_t with keys k_t; those of earlier tasks stay as they are."""
 
-    info = MethodInfo(
-        "S-Prompt++", "a prompt of its own per task, found by the nearest key", "NeurIPS 2022"
-    )
+    info = INFO
     keeps = ("prompts.frozen", "keys.frozen")
     stores: ClassVar = {"keys": "routers"}
     config: SPromptPlusConfig

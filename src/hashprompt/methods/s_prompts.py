@@ -7,31 +7,19 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import MethodInfo, TaskView, register
-from hashprompt.methods.domains import DomainConfig, DomainPrompts
+from hashprompt.methods.base import TaskView
+from hashprompt.methods.configs.s_prompts import INFO, SPromptsConfig
+from hashprompt.methods.domains import DomainPrompts
 from hashprompt.parts.slots import TaskSlots, uniform
 
 
-class SPromptsConfig(DomainConfig):
-    """Options of S-Prompts."""
-
-    first_weight_decay: float = Field(5e-4, ge=0, description="of the first domain's training")
-
-
-@register("s-prompts", SPromptsConfig)
 class SPrompts(DomainPrompts):
     """Isolated prompts and heads."""
 
-    info = MethodInfo(
-        "S-Prompts",
-        "a prompt and a head of its own per domain, found by k-means centroids",
-        "NeurIPS 2022",
-        scenarios=("domain",),
-    )
+    info = INFO
     keeps = (*DomainPrompts.keeps, "heads.frozen")
     stores: ClassVar = {**DomainPrompts.stores, "heads": "head"}
     config: SPromptsConfig

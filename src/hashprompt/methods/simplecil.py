@@ -12,21 +12,19 @@ from hashprompt.backbone import Backbone
 from hashprompt.methods.base import (
     Method,
     MethodConfig,
-    MethodInfo,
     Phase,
     Prediction,
     TaskView,
-    register,
 )
+from hashprompt.methods.configs.simplecil import INFO
 from hashprompt.parts.cosine import Prototypes
 from hashprompt.parts.keys import cosine
 
 
-@register("simplecil", MethodConfig)
 class SimpleCIL(Method):
     """Class prototypes."""
 
-    info = MethodInfo("SimpleCIL", "mean plain feature per class, cosine, no training", "IJCV 2024")
+    info = INFO
     stores: ClassVar = {"prototypes.sums": "head", "prototypes.counts": "statistics"}
 
     def __init__(self, config: MethodConfig, backbone: Backbone) -> None:

@@ -10,57 +10,22 @@ from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import (
     Batch,
-    MethodInfo,
     Phase,
     TaskView,
     blocks_of,
-    register,
 )
+from hashprompt.methods.configs.smope import INFO, SmopeConfig
 from hashprompt.methods.pipeline import alignment_phase
-from hashprompt.methods.tuning import Prompted, PromptTuning, TuningConfig
-from hashprompt.parts.gaussians import ClassGaussians, Storage
+from hashprompt.methods.tuning import Prompted, PromptTuning
+from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.heads import masked_cross_entropy
 
 UNUSED = 2.0  # at test, what holds back experts that no task used: more than the whole span
-
-
-class SmopeConfig(TuningConfig):
-    """Options of SMoPE."""
-
-    epochs: int = Field(20, ge=1, description="epochs of prompt and head on each task")
-    lr: float = Field(0.025, gt=0, description="rate of the prompt")
-    head_lr_scale: float = Field(0.2, gt=0, description="rate of the head over that of the prompt")
-    scale_lr: bool = Field(False, description="whether rates are multiplied by batch_size/256")
-    clip: float | None = Field(None, gt=0, description="largest gradient norm")
-    layers: tuple[int, ...] = Field((1, 2, 3, 4, 5, 6), description="prompted blocks, from 1")
-    experts: int = Field(25, ge=1, description="N_p, experts of each head of a block")
-    top_k: int = Field(5, ge=1, description="K, experts of a head that an image uses")
-    noise: float = Field(
-        0.4, ge=0, description="ε, what holds back experts in frequent use, share of the span"
-    )
-    warm_up: float = Field(
-        0.5, ge=0, description="share of the epochs in which the first task uses all experts"
-    )
-    router_weight: float = Field(1e-5, ge=0, description="α_router, chosen keys above the others")
-    prototype_weight: float = Field(1e-5, ge=0, description="α_proto, old keys choose as before")
-    statistics: Storage = Field("variance", description="what is kept of each class")
-    align_epochs: int = Field(50, ge=0, description="epochs of the head on pseudo-features")
-    align_lr: float = Field(1e-5, gt=0, description="rate of that")
-    align_samples: int | None = Field(
-        None, ge=1, description="pseudo-features per class and epoch; default batch_size"
-    )
-
-    @model_validator(mode="after")
-    def _fits(self) -> "SmopeConfig":
-        if self.top_k > self.experts:
-            raise ValueError(f"top_k={self.top_k} must not exceed experts={self.experts}")
-        return self
 
 
 class Choice(NamedTuple):
@@ -73,13 +38,10 @@ class Choice(NamedTuple):
 Use = Literal["all", "train", "test"]
 
 
-@register("smope", SmopeConfig)
 class Smope(PromptTuning):
     """One sparse prompt, trained on every task; no query, so one pass per image."""
 
-    info = MethodInfo(
-        "SMoPE", "one prompt for all tasks, its tokens as sparse experts", "ICLR 2026", ("class",)
-    )
+    info = INFO
     needs_query = False
     keeps = ("stats.",)
     stores: ClassVar = {"stats": "statistics"}

@@ -4,79 +4,47 @@ A member of this family says how an image gets its prompts, and what else is min
 """
 
 from collections.abc import Callable
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import (
     Batch,
     Method,
-    MethodConfig,
     ParamGroup,
     Phase,
     Prediction,
-    Schedule,
     TaskView,
 )
+from hashprompt.methods.configs.tuning import TuningConfig
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 
 
-class TrainingConfig(MethodConfig):
-    """Training of prompts and head."""
-
-    epochs: int = Field(50, ge=1, description="epochs of prompts and head on each task")
-    lr: float = Field(0.03, gt=0, description="rate of the prompts, times batch_size/256")
-    head_lr_scale: float = Field(0.1, gt=0, description="rate of the head over that of prompts")
-    schedule: Schedule = Field(
-        "step", description="of the rate; `step` divides it by ten every 30 epochs"
+def training_phase(
+    config: TuningConfig,
+    step: Callable[[Batch], dict[str, Tensor]],
+    prompts: list[nn.Parameter],
+    head: list[nn.Parameter],
+    weight_decay: float,
+) -> Phase:
+    """Training of prompts and head by these options."""
+    rate = config.rate()
+    groups = (
+        ParamGroup(tuple(prompts), rate, weight_decay),
+        ParamGroup(tuple(head), rate * config.head_lr_scale, weight_decay),
     )
-    clip: float | None = Field(1.0, gt=0, description="largest gradient norm")
-
-    def rate(self) -> float:
-        """The rate of the prompts in use."""
-        return self.lr * self.batch_size / 256
-
-
-class TuningConfig(TrainingConfig):
-    """The same, with what differs among public repositories."""
-
-    scale_lr: bool = Field(True, description="whether rates are multiplied by batch_size/256")
-    head_lr_scale: float = Field(1.0, gt=0, description="rate of the head over that of prompts")
-    schedule: Schedule = Field(
-        "constant", description="of the rate; `step` divides it by ten every 30 epochs"
+    return Phase(
+        "train",
+        step=step,
+        groups=groups,
+        epochs=config.epochs,
+        batch_size=config.batch_size,
+        optimizer=config.optimizer,
+        schedule=config.schedule,
+        clip=config.clip,
     )
-    optimizer: Literal["adam", "sgd"] = Field("adam", description="sgd has momentum 0.9")
-    weight_decay: float = Field(0.0, ge=0, description="of everything that is trained")
-
-    def rate(self) -> float:
-        return super().rate() if self.scale_lr else self.lr
-
-    def phase(
-        self,
-        step: Callable[[Batch], dict[str, Tensor]],
-        prompts: list[nn.Parameter],
-        head: list[nn.Parameter],
-        weight_decay: float,
-    ) -> Phase:
-        """Training of prompts and head by these options."""
-        rate = self.rate()
-        groups = (
-            ParamGroup(tuple(prompts), rate, weight_decay),
-            ParamGroup(tuple(head), rate * self.head_lr_scale, weight_decay),
-        )
-        return Phase(
-            "train",
-            step=step,
-            groups=groups,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            optimizer=self.optimizer,
-            schedule=self.schedule,
-            clip=self.clip,
-        )
 
 
 class Prompted(NamedTuple):
@@ -126,7 +94,8 @@ class PromptTuning(Method):
 
     def phases(self, task: TaskView) -> list[Phase]:
         return [
-            self.config.phase(
+            training_phase(
+                self.config,
                 lambda batch: self._step(batch, task),
                 self.prompt_parameters(),
                 list(self.head.parameters()),

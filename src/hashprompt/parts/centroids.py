@@ -1,7 +1,5 @@
 """Which domain an image comes from: the one with the centroid nearest to its plain feature."""
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
 from sklearn.cluster import KMeans
@@ -9,8 +7,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from hashprompt.parts.growing import grow_buffer
-
-Distance = Literal["l1", "l2"]
+from hashprompt.parts.variants import Distance
 
 
 def k_means(rows: Tensor, count: int, starts: int) -> KMeans:

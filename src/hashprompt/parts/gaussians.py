@@ -5,7 +5,6 @@ domain-incremental ones the same class has a cell in every domain.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +14,8 @@ from hashprompt.parts.centroids import k_means
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import capable, exact
+from hashprompt.parts.variants import Storage
 
-Storage = Literal["covariance", "variance", "multi-centroid", "low-rank"]
 JITTER = 1e-4  # added to every variance, so that a class of one image still has a Gaussian
 ROUNDING = 1e-3  # negative variance that may be rounding, as a share of the largest one
 

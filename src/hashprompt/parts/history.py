@@ -1,14 +1,10 @@
 """How often each expert was used, and what follows from it: penalties and update factors."""
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
 from hashprompt.parts.growing import grow_buffer
-
-Penalty = Literal["stepwise", "logarithmic", "polynomial"]
-Modulation = Literal["piecewise", "inverse", "exponential"]
+from hashprompt.parts.variants import Modulation, Penalty
 
 
 class UsageHistory(nn.Module):

@@ -1,32 +1,12 @@
 """Two leaks of the public code, kept behind switches so that published numbers can be reproduced.
 
-With either of them what is answered for an image depends on the images beside it in its batch.
+The switches are in `methods/configs/legacy.py`. With either of
+them what is answered for an image depends on the images beside it in its batch.
 """
 
 from collections.abc import Sequence
 
-from pydantic import Field
 from torch import Tensor
-
-from hashprompt.options import Options
-
-SWITCHES = ("legacy_kv_layout", "batchwise_prompt")
-
-
-class LegacyLayout(Options):
-    """For methods whose public code mixes up the prefixes of a batch."""
-
-    legacy_kv_layout: bool = Field(
-        False, description="give images the prefixes of their neighbours, as the public code does"
-    )
-
-
-class LegacyBatchwise(Options):
-    """For methods whose public code lets a batch vote on the prompt."""
-
-    batchwise_prompt: bool = Field(
-        False, description="all images of a batch get the prompts that most of them chose"
-    )
 
 
 def public_kv_layout(prefix: Tensor) -> Tensor:

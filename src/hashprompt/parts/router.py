@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from hashprompt.parts.precision import capable
 from hashprompt.parts.slots import TaskSlots, uniform
-
-RouterInit = Literal["uniform", "linear", "orthogonal"]
+from hashprompt.parts.variants import RouterInit
 
 
 class Routing(NamedTuple):

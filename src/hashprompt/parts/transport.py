@@ -1,7 +1,5 @@
 """Optimal transport: how to move one set of masses onto another at the least cost."""
 
-from typing import Literal
-
 import numpy as np
 import torch
 from scipy.optimize import linprog
@@ -9,8 +7,8 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from hashprompt.parts.precision import exact
+from hashprompt.parts.variants import Solver
 
-Solver = Literal["exact", "sinkhorn"]
 TINY = 1e-9
 
 

@@ -14,11 +14,11 @@ from hashprompt.data.reading.image_stores import Photos
 from hashprompt.data.reading.images import is_animated
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets import SETS
-from hashprompt.data.settings import StreamOptions
 from hashprompt.data.streams.names import EMBEDDED
 from hashprompt.data.streams.sources import load_source
 from hashprompt.data.streams.stream import cut_source
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 UNEVEN = 10.0  # largest class over smallest, from which on it is worth a warning
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from hashprompt.data.cache import tensor_hash
 from hashprompt.data.dataset import ImageTable, Source
-from hashprompt.data.reading.options import Labels
 from hashprompt.errors import UserError
+from hashprompt.options.stream import Labels
 
 MOST_CLASSES = 10**6  # a larger label is no class number but a mistake
 NEEDED = ("x_train", "y_train", "x_test", "y_test")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hashprompt.data.reading.options import Track
-from hashprompt.data.settings import StreamOptions
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 from hashprompt.storage.cache import cache_dir
 
 if TYPE_CHECKING:

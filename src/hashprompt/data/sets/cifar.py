@@ -11,8 +11,8 @@ from hashprompt.data.dataset import ImageTable, Source
 from hashprompt.data.reading.arrays import coarse_source, to_tensor
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets.base import need
-from hashprompt.data.settings import StreamOptions
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 
 def cifar_tables(

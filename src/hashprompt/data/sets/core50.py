@@ -7,8 +7,8 @@ from hashprompt.data.reading.entries import Entry, Layout, source_from
 from hashprompt.data.reading.folders import scan_classes
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets.base import MissingFiles, need
-from hashprompt.data.settings import StreamOptions
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 FOLDER, RUNS = "core50_128x128", "batches_filelists/NI_inc"
 TRAIN, TEST = (1, 2, 4, 5, 6, 8, 9, 11), (3, 7, 10)

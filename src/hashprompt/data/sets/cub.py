@@ -7,8 +7,8 @@ from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
 from hashprompt.data.reading.folders import read_folders
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets.base import need
-from hashprompt.data.settings import StreamOptions
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 FOLDER, LAMDA_FOLDER = "CUB_200_2011", "cub"
 TABLES = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")

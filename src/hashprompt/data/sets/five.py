@@ -18,8 +18,8 @@ from hashprompt.data.reading.opening import open_photos
 from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
 from hashprompt.data.sets.base import MissingFiles, need
 from hashprompt.data.sets.cifar import cifar_tables
-from hashprompt.data.settings import StreamOptions
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 CLASSES = 10
 LETTERS_TEST_SHARE = 0.1

@@ -10,8 +10,8 @@ from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
 from hashprompt.data.reading.folders import scan_classes
 from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
 from hashprompt.data.sets.base import MissingFiles, need
-from hashprompt.data.settings import StreamOptions
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 FOLDER = "imagenet-r"
 LISTS: dict[Part, str] = {"train": "imagenet-r_train.yaml", "test": "imagenet-r_test.yaml"}

@@ -7,8 +7,8 @@ from hashprompt.data.reading.entries import Entry, Layout, source_from
 from hashprompt.data.reading.folders import images_in, subfolders
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets.base import need
-from hashprompt.data.settings import StreamOptions
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 FOLDER = "tiny-imagenet-200"
 ANNOTATIONS = "val_annotations.txt"

@@ -18,10 +18,10 @@ from hashprompt.data.reading.lists import read_list
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets import SETS, DataSet, data_root
 from hashprompt.data.sets.base import MissingFiles, explain_missing
-from hashprompt.data.settings import StreamOptions
 from hashprompt.data.streams import draw, embedded
 from hashprompt.data.streams.names import split_name
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 DRAWN: dict[str, Callable[[], Source]] = {
     "glyphs": embedded.glyphs,

@@ -9,10 +9,10 @@ from torch import Tensor
 from hashprompt.data.cache import tensor_hash
 from hashprompt.data.dataset import ImageTable, Source, concatenate
 from hashprompt.data.reading.options import Track, untracked
-from hashprompt.data.settings import StreamOptions
 from hashprompt.data.streams.class_orders import order_classes
 from hashprompt.data.streams.sources import load_source
 from hashprompt.errors import UserError
+from hashprompt.options.stream import StreamOptions
 
 Scenario = Literal["class", "domain"]
 MANY = 10**6  # more than there are classes

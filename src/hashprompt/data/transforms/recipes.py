@@ -9,10 +9,10 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from hashprompt.backbone.weights import STATISTICS, Normalize, Preprocessing
-from hashprompt.data.transforms.options import Augment, Transform
+from hashprompt.backbone.weights import STATISTICS, Preprocessing
 from hashprompt.data.transforms.views import Colours, Views
 from hashprompt.errors import UserError
+from hashprompt.options.run import Augment, Normalize, Transform
 
 CROP_OF_RESIZED = 224 / 256
 MOST_RESIZED = 4096  # pixels a side of a resized image: 200 MB

@@ -14,7 +14,7 @@ from torchvision.transforms import v2
 
 from hashprompt.backbone.weights import Preprocessing
 from hashprompt.data.reading.image_stores import PhotoBatch
-from hashprompt.data.transforms.options import Augment
+from hashprompt.options.run import Augment
 
 Images = Tensor | PhotoBatch
 WINDOW = 7 / 8  # share of the sides that `crop` keeps

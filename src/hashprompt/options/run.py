@@ -1,20 +1,20 @@
 """Options of a run that belong to no method and no stream."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hashprompt.backbone.weights import Normalize, Preprocessing
-from hashprompt.data.streams.stream import Stream
-from hashprompt.data.transforms.options import Augment, Transform
-from hashprompt.data.transforms.recipes import describe_views, make_views
-from hashprompt.data.transforms.views import Views
 from hashprompt.options import Options
+
+Augment = Literal["crop", "resized-crop", "none"]
+Normalize = Literal["weights", "imagenet", "half", "cifar", "none"]
+Transform = Literal["weights", "hide", "l2p", "coda", "cprompt", "evoprompt", "s-prompts", "cpg"]
 
 
 class RunOptions(Options):
     """Input, device and housekeeping."""
 
+    main = ("image_size", "transform", "eval_batch_size", "device", "precision")
     image_size: int | None = Field(None, ge=1, description="pixels; default: the weights' own")
     transform: Transform = Field(
         "weights", description="`weights`: random crops, statistics of the weights; else a paper's"
@@ -36,20 +36,8 @@ class RunOptions(Options):
     flip: bool | None = Field(None, description="mirror half of them; default: the stream's")
     eval_batch_size: int = Field(64, ge=1, description="images per step without gradients")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to compute")
-    devices: int = Field(1, ge=1, description="how many devices share each batch")
+    devices: int = Field(1, ge=1, le=1024, description="how many devices share each batch")
     precision: Annotated[  # a bare 32 arrives as a number
         Literal["32", "bf16-mixed", "16-mixed"], BeforeValidator(str)
     ] = Field("32", description="of the ViT")
     checkpoint_minutes: float = Field(2.0, ge=0, description="between saves inside a phase")
-
-    def views(self, preprocessing: Preprocessing, stream: Stream) -> Views:
-        """The views of a stream's images for a backbone."""
-        flip = stream.flip if self.flip is None else self.flip
-        chosen = (self.augment, self.area, self.center, self.normalize)
-        return make_views(self.transform, stream.name, preprocessing, flip, *chosen)
-
-    def describe_transform(self, preprocessing: Preprocessing, stream: Stream) -> dict[str, Any]:
-        """The same as data, for the protocol."""
-        views = self.views(preprocessing, stream)
-        told = describe_views(views, self.transform, stream.name)
-        return told if views.flip == stream.flip else {**told, "flip": views.flip}

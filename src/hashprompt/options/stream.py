@@ -1,17 +1,38 @@
 """Options of a stream: which images, in which order, read how."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator
 
-from hashprompt.data.reading.options import Labels, ReadOptions
 from hashprompt.options import Options
+
+Labels = Literal["fine", "coarse"]
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How image files are read.
+
+    Args:
+        short_side: reduce larger images to this when they are read.
+        memory_gb: decoded images are kept in memory up to so many GB.
+        unreadable: `stop` with the names of files that cannot be read, or `skip` and count them.
+        upright: turn photos as the camera was held. Off for the published benchmarks, whose
+            code did not.
+    """
+
+    short_side: int | None = None
+    memory_gb: float = 4.0
+    unreadable: Literal["stop", "skip"] = "stop"
+    upright: bool = True
 
 
 class StreamOptions(Options):
     """How a source is read and cut into tasks."""
 
+    main = ("tasks", "classes", "train_per_class", "class_order", "holdout", "data_root")
     tasks: int | None = Field(None, ge=1, description="number of tasks; default: the source's own")
     classes: int | None = Field(None, ge=1, description="use only this many classes of the order")
     train_per_class: int | None = Field(None, ge=1, description="at most so many training images")

@@ -1,0 +1,91 @@
+"""The names of backbones, with a sentence each. Nothing heavy is imported to know them."""
+
+import difflib
+import re
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from hashprompt.backbone.catalogue import (
+    CATALOGUE,
+    FILE_TYPES,
+    HOW_TO_NAME,
+    NANO,
+    brought_file,
+    describe,
+)
+from hashprompt.errors import UserError
+from hashprompt.options import shortened
+
+PUBLISHED = re.compile(r"^    '([a-z]\w*\.\w+)':", re.MULTILINE)  # keys of timm's `default_cfgs`
+
+
+def available_backbones() -> dict[str, str]:
+    """Backbones by name, with a sentence each and where their files are, for listings."""
+    return {
+        NANO: "embedded: 6 blocks, width 128, 32 px, pretrained on drawings; a toy, no download",
+        **dict(describe()),
+        **cached_models(),
+        "TIMM_NAME": "any timm ViT with a class token, with its tag; downloaded from its hub",
+        "NAME@FILE": "one of the above whose file you bring",
+        "FILE": f"a local file ({', '.join(FILE_TYPES)}); architecture from it, or ARCH@FILE",
+    }
+
+
+def cached_models() -> dict[str, str]:
+    """timm's models in the hub's cache, with their sizes, for listings."""
+    from huggingface_hub import constants, scan_cache_dir
+
+    with suppress(Exception):  # no cache yet, or one that another version made
+        repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
+        return {
+            repo.repo_id.removeprefix("timm/"): f"timm · here, {repo.size_on_disk / 1e6:.0f} MB"
+            for repo in sorted(repositories, key=lambda repo: repo.repo_id)
+            if repo.repo_id.startswith("timm/") and repo.size_on_disk
+        }
+    return {}
+
+
+def with_full_file(name: str) -> str:
+    """The name of a backbone that means the same from every folder, so that `resume` works.
+
+    A name with a tag is left to timm, which knows all that are published.
+
+    Raises:
+        UserError: for what cannot be the name of a backbone, or a file that is not there.
+    """
+    brought = brought_file(name)
+    if brought is None:
+        if name != NANO and name not in CATALOGUE and "." not in name:
+            raise UserError(refusal(name))
+        return name
+    architecture, file = brought
+    if not file.is_file():
+        raise UserError(f"No weights file at {file}. {HOW_TO_NAME}")
+    return f"{architecture}@{file.resolve()}" if architecture is not None else str(file.resolve())
+
+
+def refusal(name: str) -> str:
+    """The message for a name that is no backbone, or that does not say which weights."""
+    tagged = [full for full in timm_names() if full.partition(".")[0] == name.partition(".")[0]]
+    if tagged:
+        # Without a tag timm takes the newest; one name has stood for three `21k` that way.
+        return (
+            f"`{name}` does not say which weights: a timm name needs its tag. Choose one of "
+            f"{', '.join(f'`{full}`' for full in tagged)}."
+        )
+    vits = dict.fromkeys(full.partition(".")[0] for full in timm_names("vision_transformer"))
+    close = difflib.get_close_matches(name, [NANO, *CATALOGUE, *vits], n=4, cutoff=0.5)
+    hint = f" Did you mean {', '.join(f'`{near}`' for near in close)}?" if close else ""
+    return f"Unknown backbone `{shortened(name)}`. {HOW_TO_NAME}{hint}"
+
+
+def timm_names(module: str = "*") -> list[str]:
+    """Published weights, `ARCHITECTURE.TAG`, as the source of timm's modules has them.
+
+    Read as text: importing timm takes seconds, and a wrong name should be refused at once.
+    """
+    spec = find_spec("timm")
+    folders = [Path(place) / "models" for place in (spec and spec.submodule_search_locations) or ()]
+    texts = (file.read_text("utf-8") for f in folders for file in f.glob(f"{module}.py"))
+    return sorted({name for text in texts for name in PUBLISHED.findall(text)})

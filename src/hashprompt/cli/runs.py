@@ -1,0 +1,187 @@
+"""`hashprompt run`, `resume`, `evaluate`, `report`, `compare`: methods on streams of tasks.
+
+What needs torch or matplotlib is imported by the command that uses it: `--help` and every refusal
+of a name or an option should come at once.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from hashprompt.cli.arguments import Quiet, parse_settings
+from hashprompt.cli.printing import console
+from hashprompt.errors import UserError
+
+if TYPE_CHECKING:
+    from hashprompt.benchmark import Result
+
+Finished = Annotated[Path, typer.Argument(help="A finished run.")]
+
+
+def run(
+    method: Annotated[
+        str | None, typer.Option("--method", "-m", help="See `methods`; default `hash`.")
+    ] = None,
+    stream: Annotated[
+        str | None,
+        typer.Option("--stream", "-s", help="See `streams`; default `glyphs`."),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            "--backbone", "-b", help="See `backbones`, or FILE, NAME@FILE; default `nano`."
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="`paper` (default), `original` or `best`; `paper/BENCHMARK` names both."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Class order, initial values, batches: all chance.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="An option, may be repeated: `top_k=3`."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file with any of these settings and options.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run directory; default `runs/METHOD-STREAM-SEED`.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace the run that is in `--out`.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a method over a stream of tasks and report.
+
+    Examples:
+
+    `hashprompt run` · Hash on the embedded glyphs
+
+    `hashprompt run -m hash --preset best --set epochs=5 --set top_k=3 --seed 1`
+
+    `hashprompt run -s npz:cifar.npz -b vit_tiny.safetensors --set image_size=112 --set tasks=5`
+
+    All options of a method: `hashprompt methods hash`.
+    """
+    from hashprompt.plan import plan
+
+    given = {
+        "method": method,
+        "stream": stream,
+        "backbone": backbone,
+        "preset": preset,
+        "seed": seed,
+    }
+    options = _read_config(config) if config else {}
+    settings = {k: options.pop(k) for k in given if k in options}
+    settings |= {k: v for k, v in given.items() if v is not None}
+    options |= parse_settings(set_)
+    planned = plan(**settings, options=options)  # before torch: bad input is refused at once
+    from hashprompt.benchmark import execute
+
+    _show(execute(planned, out, overwrite, quiet))
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The run directory.")],
+    quiet: Quiet = False,
+) -> None:
+    """Go on with an interrupted run. It ends with the same numbers as an undisturbed one."""
+    from hashprompt import benchmark
+
+    _show(benchmark.resume(folder, quiet))
+
+
+def evaluate(
+    folder: Finished,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="An option of prediction."),
+    ] = None,
+) -> None:
+    """Test the learner of a finished run again, e.g. with `--set eval_batch_size=1`."""
+    from hashprompt import benchmark
+
+    options = parse_settings(set_)
+    found = benchmark.evaluate(folder, quiet=True, **options)
+    table = Table("task", "accuracy, %")
+    for index, accuracy in enumerate(found["accuracy"]):
+        table.add_row(str(index + 1), f"{accuracy:.2f}")
+    console.print(table)
+    console.print(f"FAA {found['average']:.2f}", style="bold")
+
+
+def report(folder: Finished) -> None:
+    """Write `report.html` and the figures of a run anew."""
+    from hashprompt.report.html import write_report
+
+    _say_report(write_report(folder))
+
+
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="Finished runs.")],
+    allow_mixed: Annotated[
+        bool, typer.Option(help="Put runs with different protocols in one table, labelled.")
+    ] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Also write the table here.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Also draw accuracy over tasks here.")] = None,
+    cost: Annotated[Path | None, typer.Option(help="Also draw accuracy against size here.")] = None,
+) -> None:
+    """One table of several runs; runs that differ in the seed alone become mean ± deviation."""
+    from hashprompt.report.compare import compare as compare_runs
+
+    table = compare_runs(folders, allow_mixed)
+    console.print(table.to_rich())
+    if markdown or figure or cost:
+        from hashprompt.storage.files import write_atomically
+    if markdown:
+        write_atomically(markdown, table.to_markdown().encode())
+    if figure or cost:
+        from hashprompt.report.compare_figures import compare_figure, cost_figure
+        from hashprompt.report.figures import render
+
+        for path, draw in ((figure, compare_figure), (cost, cost_figure)):
+            if path:
+                write_atomically(path, render(partial(draw, table)) or b"")
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the program."""
+    for command in (run, resume, evaluate, report, compare):
+        app.command()(command)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: bytes that are no text
+        reason = " ".join(str(error).split())
+        raise UserError(f"Cannot read {path} as YAML: {reason}.") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} must hold `name: value` lines, e.g. `method: hash`.")
+    return values
+
+
+def _show(result: "Result") -> None:
+    """The table at the end of a run, and where to look further."""
+    if not result.reporter:
+        return
+    table = Table("after task", "average", "new classes", "task inference", title="Accuracy, %")
+    for entry in result.data["after_task"]:
+        cells = [entry[k] for k in ("average", "new_classes", "task_inference")]
+        table.add_row(str(entry["task"] + 1), *("–" if c is None else f"{c:.2f}" for c in cells))
+    console.print(table)
+    metrics = (f"{k} {v:.2f}" for k, v in result.metrics.items() if v is not None)
+    console.print("  ".join(metrics), style="bold")
+    _say_report(result.report())
+
+
+def _say_report(page: Path) -> None:
+    # No wrapping and no markup: a path must come out as it is, to be copied.
+    console.print(f"Report: {page}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,25 @@
+"""The views of a stream's images that a run asks for."""
+
+from typing import Any
+
+from hashprompt.backbone.weights import Preprocessing
+from hashprompt.data.streams.stream import Stream
+from hashprompt.data.transforms.recipes import describe_views, make_views
+from hashprompt.data.transforms.views import Views
+from hashprompt.options.run import RunOptions
+
+
+def views_of(options: RunOptions, preprocessing: Preprocessing, stream: Stream) -> Views:
+    """The views of a stream's images for a backbone."""
+    flip = stream.flip if options.flip is None else options.flip
+    chosen = (options.augment, options.area, options.center, options.normalize)
+    return make_views(options.transform, stream.name, preprocessing, flip, *chosen)
+
+
+def describe_transform(
+    options: RunOptions, preprocessing: Preprocessing, stream: Stream
+) -> dict[str, Any]:
+    """The same as data, for the protocol."""
+    views = views_of(options, preprocessing, stream)
+    described = describe_views(views, options.transform, stream.name)
+    return described if views.flip == stream.flip else {**described, "flip": views.flip}

@@ -1,0 +1,15 @@
+"""Options every method has."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from hashprompt.options import Options
+
+Schedule = Literal["constant", "cosine", "step", "coda"]
+
+
+class MethodConfig(Options):
+    """Options every method has."""
+
+    batch_size: int = Field(128, ge=1, description="images per step")

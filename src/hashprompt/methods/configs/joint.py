@@ -1,0 +1,11 @@
+"""Options of Joint."""
+
+from hashprompt.methods.configs.finetune import FinetuneConfig
+from hashprompt.methods.registry import MethodInfo, declare
+
+INFO = declare(
+    "joint",
+    FinetuneConfig,
+    "hashprompt.methods.joint:Joint",
+    MethodInfo("Joint", "all tasks at once, same capacity: the ceiling", joint=True),
+)

@@ -1,0 +1,62 @@
+"""Options of the HiDe-Prompt pipeline: task inference, prompts, statistics, aligned head."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from hashprompt.methods.configs.base import MethodConfig, Schedule
+from hashprompt.parts.variants import Storage
+
+
+class HeadsConfig(MethodConfig):
+    """Statistics and the two classifiers that live on them."""
+
+    statistics: Storage = Field("covariance", description="what is kept of each class")
+    rank: int = Field(16, ge=1, description="directions of low-rank statistics")
+    centroids: int = Field(10, ge=1, description="centres of multi-centroid statistics")
+    tii: Literal["sgd", "discriminant"] = Field(
+        "sgd", description="task inference: trained head, or read off the Gaussians"
+    )
+    tii_target: Literal["class", "task"] = Field(
+        "class", description="what task inference predicts; a class is mapped to its task"
+    )
+    tii_epochs: int = Field(20, ge=0, description="epochs of the task-inference head")
+    tii_lr: float = Field(5e-4, gt=0, description="its rate, times batch_size/256")
+    tii_align_lr: float = Field(0.005, gt=0, description="rate of its alignment, · batch_size/256")
+    align: Literal["sgd", "discriminant"] = Field(
+        "sgd", description="final head: TAP-trained, or read off the Gaussians"
+    )
+    align_epochs: int = Field(30, ge=0, description="epochs of both alignments")
+    align_lr: float = Field(0.005, gt=0, description="rate of the final head's alignment")
+    align_samples: int | None = Field(
+        None, ge=1, description="pseudo-features per class and epoch; default 5·batch_size"
+    )
+    voters: tuple[Literal["head", "plain"], ...] = Field(
+        (),
+        description="classifiers whose log-probabilities are added to the final one: the "
+        "trained head, the discriminant of plain features",
+    )
+    shrinkage: float = Field(0.05, ge=0, le=1, description="a: a class's own covariance in Σ'")
+    ridge: float = Field(0.01, gt=0, description="diagonal added to Σ', share of its mean")
+
+
+class PromptConfig(HeadsConfig):
+    """The same, and the training of prompts and head (WTP)."""
+
+    epochs: int = Field(50, ge=1, description="epochs of prompts and head on each task")
+    lr: float = Field(0.03, gt=0, description="rate of the prompts, times batch_size/256")
+    head_lr_scale: float = Field(0.1, gt=0, description="rate of the head over that of prompts")
+    schedule: Schedule = Field(
+        "step", description="of the rate; `step` divides it by ten every 30 epochs"
+    )
+    clip: float | None = Field(1.0, gt=0, description="largest gradient norm")
+    layers: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="prompted blocks, 1 is the first")
+    contrastive: float = Field(0.1, ge=0, description="λ, weight of the contrastive term")
+    contrastive_form: Literal["identity", "paper"] = Field(
+        "identity", description="bounded form of the public code, or the formula as printed"
+    )
+    temperature: float = Field(0.8, gt=0, description="τ of the contrastive term")
+
+    def rate(self) -> float:
+        """The rate of the prompts in use."""
+        return self.lr * self.batch_size / 256

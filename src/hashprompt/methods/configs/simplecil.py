@@ -1,0 +1,11 @@
+"""Options of SimpleCIL."""
+
+from hashprompt.methods.configs.base import MethodConfig
+from hashprompt.methods.registry import MethodInfo, declare
+
+INFO = declare(
+    "simplecil",
+    MethodConfig,
+    "hashprompt.methods.simplecil:SimpleCIL",
+    MethodInfo("SimpleCIL", "mean plain feature per class, cosine, no training", "IJCV 2024"),
+)

@@ -1,0 +1,162 @@
+"""Methods by name: what can be set of each, what users should know of it, where its code is.
+
+Nothing here imports torch: the code of a method is imported by `RegisteredMethod.load`.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
+
+from hashprompt.errors import UserError
+from hashprompt.methods.configs.base import MethodConfig
+from hashprompt.options import unknown
+from hashprompt.options.run import RunOptions
+from hashprompt.options.stream import StreamOptions
+
+if TYPE_CHECKING:
+    from hashprompt.methods.base import Method
+
+M = TypeVar("M", bound="type[Method]")
+OWN_METHODS = "HASHPROMPT_METHODS"  # environment: Python files with methods of the user's own
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """What a user should know before choosing a method."""
+
+    title: str
+    summary: str
+    paper: str = ""
+    scenarios: tuple[str, ...] = ("class", "domain")
+    joint: bool = False  # trained on all tasks at once
+    batch_invariant: bool = True
+
+
+@dataclass(frozen=True)
+class RegisteredMethod:
+    """A method that can be chosen by its name."""
+
+    name: str
+    config: type[MethodConfig]
+    info: MethodInfo
+    code: "str | type[Method]"  # the class, or where it is: `package.module:Class`
+
+    @property
+    def place(self) -> str:
+        """Where the class is: `package.module:Class`."""
+        if isinstance(self.code, str):
+            return self.code
+        return f"{self.code.__module__}:{self.code.__qualname__}"
+
+    def load(self) -> "type[Method]":
+        """The class; imports its module, and torch with it."""
+        if not isinstance(self.code, str):
+            return self.code
+        module, _, name = self.code.partition(":")
+        found: type[Method] = getattr(import_module(module), name)
+        return found
+
+
+METHODS: dict[str, RegisteredMethod] = {}  # `known_methods` adds the user's own
+
+
+def declare(name: str, config: type[MethodConfig], code: str, info: MethodInfo) -> MethodInfo:
+    """Make a method of ours known without importing its code. Returns `info`, for the class."""
+    _add(RegisteredMethod(name, config, info, code))
+    return info
+
+
+def register(name: str, config: type[MethodConfig]) -> Callable[[M], M]:
+    """Class decorator for a method in one file: `@register("mine", MyConfig)`."""
+
+    def add(method: M) -> M:
+        _add(RegisteredMethod(name, config, method.info, method))
+        return method
+
+    return add
+
+
+def _add(method: RegisteredMethod) -> None:
+    there = METHODS.get(method.name)
+    if there is not None and there.place != method.place:  # the same class, reloaded, is welcome
+        raise UserError(
+            f"`{method.name}` is the name of a method already ({there.place}). Register "
+            f"{method.place} under another name."
+        )
+    for kind, group in (("stream", StreamOptions), ("run", RunOptions)):
+        for option in method.config.model_fields.keys() & group.model_fields.keys():
+            raise UserError(
+                f"The option `{option}` of method `{method.name}` is called like an option of the "
+                f"{kind}: one value would set both. Give it another name."
+            )
+    METHODS[method.name] = method
+
+
+def known_methods() -> dict[str, RegisteredMethod]:
+    """All methods by name: ours, and those of the user's own files."""
+    for file in filter(None, os.environ.get(OWN_METHODS, "").split(os.pathsep)):
+        _import_own(Path(file).expanduser().resolve())
+    return METHODS
+
+
+@cache
+def _import_own(file: Path) -> None:
+    """Run a file of the user's that registers methods.
+
+    Run directories never name such a file: code must come from who types the command.
+    """
+    name = f"hashprompt_own_{file.stem}"
+    spec = spec_from_file_location(name, file)
+    try:
+        if spec is None or spec.loader is None:
+            raise ImportError("it is not a Python file")
+        module = module_from_spec(spec)
+        sys.modules[name] = module  # pydantic looks types up there
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the user's code raises
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"{OWN_METHODS} names {file}, which cannot be imported. {what}") from error
+
+
+def find_method(name: str) -> RegisteredMethod:
+    """A method by its name."""
+    methods = known_methods()
+    if name not in methods:
+        raise UserError(
+            f"{unknown('method', name, methods)} See `hashprompt methods`. One of your own: "
+            f"{OWN_METHODS}=FILE.py."
+        )
+    return methods[name]
+
+
+def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """Named sets of options of a method: preset -> benchmark (or `default`) -> options.
+
+    They are in `presets/METHOD.yaml`, with the source of each value beside it.
+    """
+    file = files("hashprompt.methods") / "presets" / f"{method}.yaml"
+    if not file.is_file():
+        return {"paper": {}}
+    table = yaml.safe_load(file.read_text())
+    return {name: {k: v or {} for k, v in (of or {}).items()} for name, of in table.items()}
+
+
+def preset_options(method: str, preset: str, benchmark: str) -> dict[str, Any]:
+    """The options of a preset for a benchmark; `paper/split-cub200` names both."""
+    known = presets(method)
+    preset, _, named = preset.partition("/")
+    if preset not in known:
+        raise UserError(unknown(f"preset of {method}", preset, known))
+    sections = known[preset]
+    if named and named not in sections:
+        raise UserError(unknown(f"benchmark of preset {preset} of {method}", named, sections))
+    return {**sections.get("default", {}), **sections.get(named or benchmark, {})}

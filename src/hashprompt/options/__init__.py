@@ -1,0 +1,83 @@
+"""Validated options: unknown names and wrong values get an error a person can act on."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from hashprompt.errors import UserError
+
+MOST = 3  # problems that are told at once
+LARGEST = 1e30
+
+
+class Options(BaseModel):
+    """Base of all option groups: immutable, every field described, nothing unknown accepted."""
+
+    # `defer_build`: validators are made on first use, and most groups are only listed.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+    main: ClassVar[tuple[str, ...]] = ()  # the options that matter most; empty: all
+
+    @model_validator(mode="after")
+    def _of_ordinary_size(self) -> "Options":
+        """Products of extreme numbers overflow far from the option that caused it."""
+        for name, value in self:
+            number = abs(value) if isinstance(value, float) else 0
+            if number > LARGEST or 0 < number < 1 / LARGEST:
+                raise ValueError(f"{name}={value}: expected 0 or a size of 1e-30 to 1e+30")
+            if isinstance(value, int) and abs(value) > 2**63:
+                raise ValueError(f"{name}={shortened(value)}: expected a number below 2^63")
+        return self
+
+    @classmethod
+    def shown_first(cls) -> tuple[str, ...]:
+        """Names of the options that a list shows unless all are asked for."""
+        return cls.main or tuple(cls.model_fields)
+
+
+G = TypeVar("G", bound=Options)
+
+
+def split_options(values: Mapping[str, Any], *groups: type[Options]) -> tuple[dict[str, Any], ...]:
+    """Hand each value to the group that knows its name.
+
+    Raises:
+        UserError: for a name that no group knows, with the nearest valid names.
+    """
+    known = {name for group in groups for name in group.model_fields}
+    for name in values:
+        if name not in known:
+            raise UserError(unknown("option", name, known))
+    return tuple({k: v for k, v in values.items() if k in g.model_fields} for g in groups)
+
+
+def build(group: type[G], values: Mapping[str, Any]) -> G:
+    """An option group, with errors in words."""
+    try:
+        return group(**values)
+    except ValidationError as error:
+        problems = [_in_words(problem) for problem in error.errors(include_url=False)]
+        more = [f"and {len(problems) - MOST} more"] if len(problems) > MOST else []
+        raise UserError(f"Invalid option: {'; '.join([*problems[:MOST], *more])}.") from error
+
+
+def _in_words(problem: Any) -> str:
+    if not problem["loc"]:  # a rule over several options
+        return shortened(problem["msg"].removeprefix("Value error, "), most=200)
+    name = shortened(".".join(map(str, problem["loc"])))
+    return f"{name}={shortened(repr(problem['input']))}: {shortened(problem['msg'], most=200)}"
+
+
+def shortened(value: object, most: int = 80) -> str:
+    """A value as part of a message: a pasted file must not fill the screen."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The message for a name that does not exist."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    hint = f"Did you mean {', '.join(f'`{n}`' for n in near)}?" if near else ""
+    return f"Unknown {kind} `{shortened(name)}`. {hint or 'Known: ' + ', '.join(names) + '.'}"

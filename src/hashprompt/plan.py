@@ -1,0 +1,86 @@
+"""What a run will do, fully resolved: names checked, presets and options put together.
+
+Nothing here imports torch, so that a bad name or option is refused at once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from hashprompt.backbone.names import with_full_file
+from hashprompt.data.streams.names import EMBEDDED, with_full_path
+from hashprompt.methods.configs.base import MethodConfig
+from hashprompt.methods.registry import find_method, preset_options
+from hashprompt.options import Options, build, split_options
+from hashprompt.options.run import RunOptions
+from hashprompt.options.stream import StreamOptions
+
+
+class RunNames(Options):
+    """What names a run, beside its options."""
+
+    method: str
+    stream: str
+    backbone: str
+    preset: str
+    seed: int = Field(ge=-(2**63), lt=2**63)
+
+    @field_validator("stream", "backbone")
+    @classmethod
+    def _can_be_a_path(cls, value: str) -> str:
+        if any(len(part.encode(errors="replace")) > 255 for part in Path(value).parts):
+            raise ValueError("too long for a name or a file")  # the system would refuse to look
+        return value
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A fully resolved run: nothing of it depends on presets or defaults any more."""
+
+    method: str
+    preset: str
+    stream: str
+    backbone: str
+    seed: int
+    method_config: MethodConfig
+    stream_options: StreamOptions
+    run_options: RunOptions
+
+    def options(self) -> dict[str, Any]:
+        groups = (self.method_config, self.stream_options, self.run_options)
+        return {k: v for group in groups for k, v in group.model_dump(mode="json").items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("method", "preset", "stream", "backbone", "seed")
+        return {**{n: getattr(self, n) for n in names}, "options": self.options()}
+
+
+def plan(
+    method: str = "hash",
+    stream: str = "glyphs",
+    backbone: str = "nano",
+    seed: int = 0,
+    preset: str = "paper",
+    options: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Resolve options: defaults, then the preset for this stream, then the user's."""
+    names = {"method": method, "stream": stream, "backbone": backbone, "preset": preset}
+    seed = build(RunNames, {**names, "seed": seed}).seed  # a YAML file may hold anything
+    config = find_method(method).config
+    # Another split of the same images has the same presets.
+    about = "embedded" if stream in EMBEDDED else stream.removesuffix("-lamda")
+    chosen = {**preset_options(method, preset, about), **(options or {})}
+    of_method, of_stream, of_run = split_options(chosen, config, StreamOptions, RunOptions)
+    return Plan(
+        method,
+        preset,
+        with_full_path(stream),
+        with_full_file(backbone),
+        seed,
+        build(config, of_method),
+        build(StreamOptions, of_stream),
+        build(RunOptions, of_run),
+    )

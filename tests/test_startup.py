@@ -1,0 +1,125 @@
+"""Commands that compute nothing start without what computing needs. Measured in modules, not time:
+`benchmarks/startup.py` measures time.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("torch", "timm", "sklearn", "scipy", "matplotlib", "lightning_fabric", "torchvision")
+# Runs commands one after the other in one process, then tells what has been imported.
+SCRIPT = """
+import contextlib, io, json, os, sys
+commands, loaded = json.loads(sys.argv[1]), {}
+from hashprompt.cli.app import main
+for arguments in commands:
+    sys.argv = ["hashprompt", *arguments]
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    heavy = [name for name in HEAVY if name in sys.modules]
+    loaded[" ".join(arguments)] = [code, heavy]
+print(json.dumps(loaded))
+""".replace("HEAVY", repr(HEAVY))
+COMPUTES = ("learn", "predict", "export", "resume", "evaluate", "report")
+COMMANDS = ("run", *COMPUTES, "history", "undo", "diff", "compare", "methods", "streams")
+HELP = [[name, "--help"] for name in (*COMMANDS, "backbones", "data")]
+HELP += [["data", name, "--help"] for name in ("list", "fetch", "check")]
+LISTS = [["--version"], ["--help"], ["methods"], ["methods", "hash"], ["methods", "hash", "--all"]]
+LISTS += [["streams"], ["backbones"], ["data", "list"]]
+REFUSED = [
+    ["run", "-m", "hsah"],
+    ["run", "-s", "glyhps"],
+    ["run", "-b", "vit_tinny"],
+    ["run", "-b", "vit_tiny_patch16_224"],
+    ["run", "-b", "missing.safetensors"],
+    ["run", "--preset", "bset"],
+    ["run", "--set", "topk=3"],
+    ["run", "--set", "top_k=0"],
+    ["run", "--set", "top_k=9", "--set", "experts=3"],
+    ["run", "--set", "lr=nan"],
+    ["run", "--set", "top_k"],
+    ["run", "--config", "bad.yaml"],
+    ["run", "--seed", str(10**30)],
+    ["methods", "hsah"],
+    ["compare", "nowhere"],
+    ["history", "nowhere"],
+    ["undo", "nowhere"],
+    ["diff", "nowhere", "1", "2"],
+    ["predict", "nowhere", "x.jpg"],
+    ["data", "fetch", "cifra"],
+    ["data", "check", "glyhps"],
+]
+
+
+def python(*arguments: str, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=True,
+        env={**os.environ, **environment},
+    )
+    return done.stdout
+
+
+def after(commands: list[list[str]], folder: Path) -> dict[str, tuple[int, list[str]]]:
+    """Command -> its exit code, and the heavy modules that are there after it."""
+    loaded: dict[str, tuple[int, list[str]]] = json.loads(
+        python("-c", SCRIPT, json.dumps(commands), cwd=folder)
+    )
+    return loaded
+
+
+def test_lists_and_help_import_nothing_heavy(tmp_path: Path) -> None:
+    assert after([*LISTS, *HELP], tmp_path) == {
+        " ".join(command): [0, []] for command in [*LISTS, *HELP]
+    }
+
+
+def test_a_wrong_name_or_option_is_refused_without_importing_anything_heavy(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "bad.yaml").write_text("[1, 2")
+    assert after(REFUSED, tmp_path) == {" ".join(command): [1, []] for command in REFUSED}
+
+
+def test_completion_imports_nothing_heavy(tmp_path: Path) -> None:
+    typed = {"_HASHPROMPT_COMPLETE": "complete_bash", "COMP_WORDS": "hashprompt me"}
+    code = (
+        "import sys; from hashprompt.cli.app import main; sys.argv = ['hashprompt']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    said = python("-c", code, cwd=tmp_path, **typed, COMP_CWORD="1")
+    assert said.splitlines() == ["methods", "HEAVY []"]
+
+
+def test_importing_the_package_imports_nothing_heavy_and_shows_everything(tmp_path: Path) -> None:
+    code = (
+        "import sys, hashprompt; print(dir(hashprompt)); "
+        f"print([n for n in ('pydantic', 'rich', 'yaml', *{HEAVY!r}) if n in sys.modules])"
+    )
+    shown, loaded = python("-c", code, cwd=tmp_path).splitlines()
+    for name in ("ContinualClassifier", "Answer", "Learned", "Result", "run", "resume"):
+        assert repr(name) in shown
+    assert loaded == "[]"
+
+
+def test_what_does_not_exist_is_an_attribute_error() -> None:
+    import hashprompt
+    from hashprompt import backbone, methods
+
+    for module in (hashprompt, backbone, methods):
+        with pytest.raises(AttributeError, match="nonsense"):
+            module.nonsense  # noqa: B018
+        for name in module.__all__:
+            assert getattr(module, name) is not None

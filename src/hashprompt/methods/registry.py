@@ -104,13 +104,13 @@ def _add(method: RegisteredMethod) -> None:
 def known_methods() -> dict[str, RegisteredMethod]:
     """All methods by name: ours, and those of the user's own files."""
     for file in filter(None, os.environ.get(OWN_METHODS, "").split(os.pathsep)):
-        _import_own(Path(file).expanduser().resolve())
+        import_methods(Path(file).expanduser().resolve())
     return METHODS
 
 
 @cache
-def _import_own(file: Path) -> None:
-    """Run a file of the user's that registers methods.
+def import_methods(file: Path) -> tuple[str, ...]:
+    """Run a file of the user's that registers methods; returns their names.
 
     Run directories never name such a file: code must come from who types the command.
     """
@@ -124,7 +124,8 @@ def _import_own(file: Path) -> None:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever the user's code raises
         what = f"{type(error).__name__}: {error}"
-        raise UserError(f"{OWN_METHODS} names {file}, which cannot be imported. {what}") from error
+        raise UserError(f"{file}, a file of methods, cannot be imported. {what}") from error
+    return tuple(n for n, method in METHODS.items() if method.place.startswith(f"{name}:"))
 
 
 def find_method(name: str) -> RegisteredMethod:

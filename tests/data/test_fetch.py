@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from hashprompt.data.fetch import fetch, verify
 from hashprompt.data.fetching.archives import unpack
+from hashprompt.data.fetching.fetch import fetch, verify
 from hashprompt.data.sets import SETS
 from hashprompt.data.sets.base import DataSet, PublishedFile
 from hashprompt.errors import UserError

@@ -59,7 +59,7 @@ def fetch(
         TransferSpeedColumn,
     )
 
-    from hashprompt.data.fetch import fetch as fetch_set
+    from hashprompt.data.fetching.fetch import fetch as fetch_set
     from hashprompt.data.sets import SETS
     from hashprompt.options import unknown
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from hashprompt.backbone.weights import LoadedBackbone
-from hashprompt.data.cache import tensor_hash
 from hashprompt.data.dataset import ImageTable
+from hashprompt.data.hashing import tensor_hash
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.data.reading.prefetch import Prefetch
 from hashprompt.data.transforms.views import Views

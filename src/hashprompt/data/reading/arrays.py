@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hashprompt.data.cache import tensor_hash
 from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.hashing import tensor_hash
 from hashprompt.errors import UserError
 from hashprompt.options.stream import Labels
 

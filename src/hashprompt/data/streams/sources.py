@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hashprompt.data.cache import cached, tensor_hash
 from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.hashing import tensor_hash
 from hashprompt.data.reading.arrays import read_arrays
 from hashprompt.data.reading.folders import read_folders
 from hashprompt.data.reading.huggingface import read_huggingface
@@ -22,6 +22,7 @@ from hashprompt.data.streams import draw, embedded
 from hashprompt.data.streams.names import split_name
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
+from hashprompt.storage.cache import cached
 
 DRAWN: dict[str, Callable[[], Source]] = {
     "glyphs": embedded.glyphs,

@@ -1,13 +1,10 @@
-"""Keys of the cache: what tensors and photos hold, as SHA-256."""
+"""What tensors and photos hold, as SHA-256."""
 
 import hashlib
 
 from torch import Tensor
 
 from hashprompt.data.reading.image_stores import Photos
-from hashprompt.storage.cache import cached
-
-__all__ = ["cached", "tensor_hash"]
 
 
 def tensor_hash(*parts: Tensor | Photos | str) -> str:

@@ -235,7 +235,7 @@ class ContinualClassifier:
                 as scikit-learn wants it.
             unknown_threshold: an answer whose `unknown` is higher is marked as unknown.
             version: ask this version instead of the current one.
-            batch_size: images at a time; it does not change any answer.
+            batch_size: images at a time; it changes probabilities by rounding alone (below 1e-6).
         """
         answers, kind = self._answers(what, unknown_threshold, version, batch_size)
         if kind == "array":

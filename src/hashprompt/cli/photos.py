@@ -146,7 +146,7 @@ def predict(
     as_json: AsJson = False,
     csv: Annotated[Path | None, typer.Option(help="Write the answers to this file.")] = None,
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Images at a time; it does not change any answer.")
+        int, typer.Option(min=1, help="Images at a time; it changes answers by rounding alone.")
     ] = 32,
     version: Annotated[int | None, typer.Option(help="Ask this version.")] = None,
     backbone: Annotated[

@@ -86,6 +86,13 @@ def test_hash_shows_the_ten_that_matter_first() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_no_method_inherits_from_another_method(name: str) -> None:
+    """They share frames and parts, so that a change to one changes no other."""
+    methods = {method.load() for method in METHODS.values()}
+    assert not methods & set(METHODS[name].load().__mro__[1:])
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_what_is_declared_of_a_method_is_what_its_class_says(name: str) -> None:
     assert METHODS[name].load().info is METHODS[name].info
 

@@ -304,7 +304,8 @@ QUIET = ("stream", "quiet")
 BROKEN = """
 import torch.distributed as dist
 from hashprompt.methods.base import register
-from hashprompt.methods.finetune import Finetune, FinetuneConfig
+from hashprompt.methods.configs.finetune import FinetuneConfig
+from hashprompt.methods.finetune import Finetune
 
 @register("broken", FinetuneConfig)
 class Broken(Finetune):

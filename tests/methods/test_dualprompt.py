@@ -58,7 +58,7 @@ def test_in_training_the_own_prompt_is_used_and_the_own_key_is_pulled(name: str)
     own = method.keys.current
     cosines = [float(q @ own / (q.norm() * own.norm())) for q in query]
     close(losses["pull"], torch.tensor(-0.4 * sum(cosines) / 9))
-    for i, block in enumerate(method.blocks):
+    for i, block in enumerate(method.prompts.blocks):
         for pair in inject.prefix[block]:
             assert torch.equal(pair, method.prompts.current[i])
 

@@ -22,17 +22,17 @@ def task(index: int) -> Any:
     return SimpleNamespace(index=index, classes=(2 * index, 2 * index + 1))
 
 
-def make(kind: type[Hide] = Hide, **options: Any) -> Hide:
+def make(kind: type[Hide | Norga] = Hide, **options: Any) -> Any:
     torch.manual_seed(0)
     vit = VisionTransformer(
         img_size=16, patch_size=8, embed_dim=DIM, depth=3, num_heads=2, num_classes=0
     )
     config = NorgaConfig if kind is Norga else HideConfig
     settings = {"layers": (1, 2), "prompt_length": 3, "momentum": 0.25, **options}
-    return kind(config(**settings), Backbone(vit))
+    return kind(config(**settings), Backbone(vit))  # type: ignore[arg-type]
 
 
-def learn(method: Hide, index: int, steps: int = 2) -> None:
+def learn(method: Hide | Norga, index: int, steps: int = 2) -> None:
     """Training steps of a task as the engine does them."""
     method.begin_task(task(index))
     (phase,) = method.prompt_phases(task(index))
@@ -50,20 +50,20 @@ def test_a_new_prompt_starts_as_the_last_and_keeps_a_share_of_the_earlier_ones()
     close(method.prompts.current.detach(), first)
     learn_more = method.prompts.current.data.add_(1)  # as if it had been trained
     second = 0.75 * learn_more + 0.25 * first
-    close(method.select(torch.tensor([0, 1]), 2).detach(), torch.stack((first, second)))
+    close(method.prompts.of(torch.tensor([0, 1]), 2).detach(), torch.stack((first, second)))
     learn(method, 2, steps=0)
     close(method.prompts.frozen, torch.stack((first, second)))
     third = 0.75 * second + 0.25 * (first + second) / 2
-    close(method.select(None, 1)[0].detach(), third)
+    close(method.prompts.of(None, 1)[0].detach(), third)
 
 
 def test_what_was_trained_is_what_later_tasks_leave_alone() -> None:
     method = make()
     learn(method, 0)
     learn(method, 1)
-    before = method.select(torch.tensor([0, 1]), 2).detach().clone()
+    before = method.prompts.of(torch.tensor([0, 1]), 2).detach().clone()
     learn(method, 2)
-    assert torch.equal(method.select(torch.tensor([0, 1]), 2).detach(), before)
+    assert torch.equal(method.prompts.of(torch.tensor([0, 1]), 2).detach(), before)
 
 
 def test_the_mean_of_earlier_prompts_gets_no_gradient_and_the_share_is_right() -> None:
@@ -71,7 +71,7 @@ def test_the_mean_of_earlier_prompts_gets_no_gradient_and_the_share_is_right() -
     learn(method, 0)
     learn(method, 1, steps=0)
     method.zero_grad()
-    method.select(None, 1).sum().backward()
+    method.prompts.of(None, 1).sum().backward()
     assert method.prompts.current.grad is not None
     close(method.prompts.current.grad, torch.full_like(method.prompts.current, 0.75))
 
@@ -92,7 +92,6 @@ def test_each_image_of_a_mixed_batch_gets_the_prompt_of_its_own_task() -> None:
 @pytest.mark.parametrize("gate", ["tanh", "sigmoid", "gelu", "relu"])
 def test_the_gate_is_learned_on_the_first_task_and_then_fixed(gate: str) -> None:
     method = make(Norga, gate=gate)
-    assert isinstance(method, Norga)
     assert torch.equal(method.gates, torch.ones(2, 2))
     learn(method, 0)
     learned = method.gates.detach().clone()
@@ -103,18 +102,15 @@ def test_the_gate_is_learned_on_the_first_task_and_then_fixed(gate: str) -> None
 
 def test_the_gate_adds_the_outer_times_the_activation_of_the_inner() -> None:
     method = make(Norga, gate="sigmoid")
-    assert isinstance(method, Norga)
     method.gates.data = torch.tensor([[1.0, 1.0], [2.0, 0.5]])  # [b, a] of each block
     scores = torch.randn(1, 2, 5, 3)
     close(method._gate(1, scores), 0.5 / (1 + torch.exp(-2.0 * scores)))
 
 
-@pytest.mark.parametrize(("kind", "length", "count"), [(Hide, 20, 1_536_000), (Hide, 5, 384_000)])
-def test_parameter_counts_are_those_of_the_formula_on_vit_b(
-    kind: type[Hide], length: int, count: int
-) -> None:
+@pytest.mark.parametrize(("length", "count"), [(20, 1_536_000), (5, 384_000)])
+def test_parameter_counts_are_those_of_the_formula_on_vit_b(length: int, count: int) -> None:
     wide = SimpleNamespace(dim=768, depth=12, heads=12)
-    method = kind(HideConfig(prompt_length=length), wide)  # type: ignore[arg-type]
+    method = Hide(HideConfig(prompt_length=length), wide)  # type: ignore[arg-type]
     for index in range(10):
         method.begin_task(task(index))
     assert method.sizes()["prompts"] == count

@@ -1,36 +1,10 @@
-"""The floor: one pool, one router and one head, trained task after task with no protection."""
+"""The floor: prompts and head trained task after task with no protection."""
 
-from typing import ClassVar
-
-from torch import Tensor, nn
-
-from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import blocks_of
-from hashprompt.methods.configs.finetune import INFO, FinetuneConfig
-from hashprompt.methods.tuning import Prompted, PromptTuning
-from hashprompt.parts.pool import PromptPool
-from hashprompt.parts.router import Routers, choose
+from hashprompt.methods.configs.finetune import INFO
+from hashprompt.methods.pooled import PooledPrompts
 
 
-class Finetune(PromptTuning):
-    """Sequential training of prompts and head; cross-entropy over all classes seen."""
+class Finetune(PooledPrompts):
+    """Sequential training: what a learner that protects nothing keeps."""
 
     info = INFO
-    stores: ClassVar = {"pool": "prompts", "router": "routers"}
-    needs_query = False
-    masked = False
-
-    def __init__(self, config: FinetuneConfig, backbone: Backbone) -> None:
-        super().__init__(config, backbone)
-        blocks = blocks_of(config.layers, backbone)
-        self.pool = PromptPool(config.experts, blocks, config.prompt_length, backbone.dim)
-        self.router = Routers(backbone.dim, config.experts, 1, "uniform")
-        self.router.add(copy_last=False)
-
-    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
-        scores = self.router.scores(tokens, None)[:, None]
-        routing = choose(scores, scores.new_zeros(scores.shape[1:]), top_k=2)
-        return Prompted(Injection(prefix=self.pool.mix(routing.weights)), {})
-
-    def prompt_parameters(self) -> list[nn.Parameter]:
-        return [self.pool.prompts, self.router.current]

@@ -3,15 +3,15 @@
 Wang et al., NeurIPS 2023. The rest of the method is the pipeline itself.
 """
 
-import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.configs.hide import INFO, HideConfig
 from hashprompt.methods.pipeline import PromptPipeline
-from hashprompt.parts.legacy import most_frequent, prefixes
-from hashprompt.parts.slots import TaskSlots, uniform
+from hashprompt.parts.legacy import shared_task
+from hashprompt.parts.slots import uniform
+from hashprompt.parts.task_prompts import TaskPrompts
 
 
 class Hide(PromptPipeline):
@@ -23,35 +23,20 @@ class Hide(PromptPipeline):
 
     def __init__(self, config: HideConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.blocks = blocks_of(config.layers, backbone)
-        shape = (len(self.blocks), 2, config.prompt_length, backbone.dim)
-        self.prompts = TaskSlots(shape, uniform(1))  # e_t; once the task is learned, p_t
+        blocks = blocks_of(config.layers, backbone)
+        self.prompts = TaskPrompts(
+            blocks, config.prompt_length, backbone.dim, uniform(1), config.momentum
+        )
 
     def begin_task(self, task: TaskView) -> None:
-        if self.prompts.tasks:
-            self.prompts.current.data.copy_(self._mixed())  # what was trained is what is kept
         super().begin_task(task)
-        self.prompts.add(copy_last=True)
-
-    def _mixed(self) -> Tensor:
-        """p_t = (1 − m)·e_t + m · mean of the prompts before it, (blocks, 2, L, D)."""
-        slots, m = self.prompts, self.config.momentum
-        if not len(slots.frozen) or not m:
-            return slots.current
-        return (1 - m) * slots.current + m * slots.frozen.mean(0)
-
-    def select(self, task: Tensor | None, count: int) -> Tensor:
-        """The prompt of each image, (B, blocks, 2, L, D)."""
-        current = self._mixed()[None]
-        if task is None:
-            return current.expand(count, -1, -1, -1, -1)
-        if self.config.batchwise_prompt:
-            task = most_frequent(task[:, None])[:, 0]
-        return torch.cat((self.prompts.frozen, current))[task]
+        self.prompts.add()
 
     def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
-        chosen = self.select(task, len(tokens))
-        return Injection(prefix=prefixes(chosen, self.blocks, self.config.legacy_kv_layout))
+        if task is not None and self.config.batchwise_prompt:
+            task = shared_task(task)
+        layout = self.config.legacy_kv_layout
+        return Injection(prefix=self.prompts.prefixes(task, len(tokens), layout))
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.prompts.current]

@@ -1,10 +1,10 @@
 """The ceiling: the same capacity, trained on the images of all tasks at once."""
 
 from hashprompt.methods.configs.joint import INFO
-from hashprompt.methods.finetune import Finetune
+from hashprompt.methods.pooled import PooledPrompts
 
 
-class Joint(Finetune):
-    """Fine-tuning on everything: what a learner that forgets nothing could reach."""
+class Joint(PooledPrompts):
+    """Training on everything: what a learner that forgets nothing could reach."""
 
     info = INFO

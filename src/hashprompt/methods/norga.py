@@ -4,7 +4,6 @@ Le et al., NeurIPS 2024.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -13,8 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.configs.norga import INFO, NorgaConfig
-from hashprompt.methods.hide import Hide
+from hashprompt.methods.pipeline import PromptPipeline
+from hashprompt.parts.legacy import shared_task
+from hashprompt.parts.slots import uniform
+from hashprompt.parts.task_prompts import TaskPrompts
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -24,20 +27,32 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Norga(Hide):
+class Norga(PromptPipeline):
     """Ŝ = S + a·σ(b·S) on the scores S of prompts; a and b are learned on the first task."""
 
     info = INFO
-    stores: ClassVar = {**Hide.stores, "gates": "routers"}
-    config: NorgaConfig  # type: ignore[assignment]
+    keeps = (*PromptPipeline.keeps, "prompts.frozen")
+    stores: ClassVar = {**PromptPipeline.stores, "gates": "routers"}
+    config: NorgaConfig
 
     def __init__(self, config: NorgaConfig, backbone: Backbone) -> None:
-        super().__init__(config, backbone)  # type: ignore[arg-type]
-        self.gates = nn.Parameter(torch.ones(len(self.blocks), 2))  # (blocks, [b, a])
+        super().__init__(config, backbone)
+        blocks = blocks_of(config.layers, backbone)
+        self.prompts = TaskPrompts(
+            blocks, config.prompt_length, backbone.dim, uniform(1), config.momentum
+        )
+        self.gates = nn.Parameter(torch.ones(len(blocks), 2))  # (blocks, [b, a])
+
+    def begin_task(self, task: TaskView) -> None:
+        super().begin_task(task)
+        self.prompts.add()
 
     def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
-        gates = {block: partial(self._gate, i) for i, block in enumerate(self.blocks)}
-        return replace(super().inject(tokens, task), gates=gates)
+        if task is not None and self.config.batchwise_prompt:
+            task = shared_task(task)
+        prefix = self.prompts.prefixes(task, len(tokens), self.config.legacy_kv_layout)
+        gates = {block: partial(self._gate, i) for i, block in enumerate(self.prompts.blocks)}
+        return Injection(prefix=prefix, gates=gates)
 
     def _gate(self, position: int, scores: Tensor) -> Tensor:
         inner, outer = self.gates[position]
@@ -46,4 +61,4 @@ class Norga(Hide):
     def prompt_parameters(self) -> list[nn.Parameter]:
         # The gate is shared: after the first task a change would alter what old prompts mean.
         first = self.prompts.tasks == 1
-        return [*super().prompt_parameters(), *([self.gates] if first else [])]
+        return [self.prompts.current, *([self.gates] if first else [])]

@@ -33,3 +33,8 @@ def most_frequent(chosen: Tensor) -> Tensor:
     ids, counts = chosen.unique(return_counts=True)  # ids ascend: of equals the smaller wins
     order = counts.argsort(descending=True, stable=True)[: chosen.shape[1]]
     return ids[order].expand_as(chosen)
+
+
+def shared_task(task: Tensor) -> Tensor:
+    """Replace each image's task (B,) by the one that the batch chose most often."""
+    return most_frequent(task[:, None])[:, 0]

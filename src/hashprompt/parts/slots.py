@@ -61,4 +61,9 @@ class TaskSlots(nn.Module):
 
 def uniform(bound: float) -> Callable[[Tensor], Tensor]:
     """Fills with U(−bound, bound)."""
-    return lambda tensor: tensor.uniform_(-bound, bound)
+    return between(-bound, bound)
+
+
+def between(low: float, high: float) -> Callable[[Tensor], Tensor]:
+    """Fills with U(low, high)."""
+    return lambda tensor: tensor.uniform_(low, high)

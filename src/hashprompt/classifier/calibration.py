@@ -9,6 +9,7 @@ from torch import Tensor
 
 from hashprompt.methods.pipeline import Pipeline
 from hashprompt.parts.discriminant import Discriminant
+from hashprompt.parts.precision import capable, exact
 
 FEWEST = 20  # held-out photos for a temperature of their own
 UNCALIBRATED = 5.0  # temperature until then: class densities in many dimensions are far too sure
@@ -23,16 +24,18 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     """T that makes softmax(logits / T) most likely, for logits (N, C) and labels (N,)."""
     from scipy.optimize import minimize_scalar  # only a learn fits one
 
+    logits, labels = exact(logits), capable(labels)
+
     def loss(log_t: float) -> float:
-        return float(F.cross_entropy(logits.double() / np.exp(log_t), labels))
+        return float(F.cross_entropy(logits / np.exp(log_t), labels))
 
     return float(np.exp(minimize_scalar(loss, bounds=(-3.0, 6.0), method="bounded").x))
 
 
 def calibration_error(logits: Tensor, labels: Tensor, temperature: Tensor | float) -> float:
     """Mean gap, in percent, between how sure and how often right, over bins of confidence."""
-    confidence, predicted = (logits.double() / temperature).softmax(1).max(1)
-    right = (predicted == labels).double()
+    confidence, predicted = (exact(logits) / temperature).softmax(1).max(1)
+    right = (predicted == capable(labels)).double()
     place = (confidence * BINS).long().clamp(max=BINS - 1)
     gaps = [
         float((place == b).double().mean() * (confidence - right)[place == b].mean().abs())
@@ -51,9 +54,10 @@ def calibrate(logits: Tensor, labels: Tensor, before: float | None) -> tuple[flo
     """
     if len(labels) < FEWEST:
         return before or UNCALIBRATED, {"images": len(labels), "fitted": False}
+    logits, labels = exact(logits), capable(labels)
     # Each half is judged with the temperature of the other: a fit must not praise itself.
-    odd = torch.arange(len(labels)) % 2 == 1
-    crossed = torch.empty(len(labels), 1, dtype=torch.float64)
+    odd = torch.arange(len(labels), device=labels.device) % 2 == 1
+    crossed = logits.new_empty(len(labels), 1)
     for half in (odd, ~odd):
         crossed[half] = fit_temperature(logits[~half], labels[~half])
     return fit_temperature(logits, labels), {
@@ -85,7 +89,8 @@ class Strangeness:
     def of(self, plain: Tensor) -> tuple[Tensor, Tensor]:
         """(B,) strangeness of plain features (B, D), and (B, M) distances to the cells."""
         scores = self.classes.scores(plain)
-        distances = (-2 * scores - self.classes.log_det.float()).clamp(min=0).sqrt()
+        log_det = self.classes.log_det.float().to(scores.device)
+        distances = (-2 * scores - log_det).clamp(min=0).sqrt()
         general = self.everything.scores(plain)[:, 0] if self.everything else 0.0
         return general - scores.max(1).values, distances
 
@@ -94,12 +99,12 @@ def quantiles(values: Tensor) -> list[float]:
     """Of strangeness over held-out photos, so that it can be told as a share."""
     if not len(values):
         return []
-    return np.quantile(values.double().cpu().numpy(), np.linspace(0, 1, QUANTILES)).tolist()
+    return np.quantile(exact(values).cpu().numpy(), np.linspace(0, 1, QUANTILES)).tolist()
 
 
 def share_below(values: Tensor, kept: Sequence[float]) -> Tensor:
     """Share of held-out photos that were less strange, (B,) in 0 … 1."""
     if not kept:
         return torch.full((len(values),), 0.5, dtype=torch.float64)
-    place = np.interp(values.double().cpu().numpy(), kept, np.linspace(0, 1, len(kept)))
+    place = np.interp(exact(values).cpu().numpy(), kept, np.linspace(0, 1, len(kept)))
     return torch.from_numpy(place)

@@ -16,6 +16,7 @@ from hashprompt.engine.devices import autocast
 from hashprompt.engine.views import views_of
 from hashprompt.errors import UserError
 from hashprompt.parts.growing import load_grown
+from hashprompt.parts.precision import exact
 
 NEAREST = 3  # cells that an answer names in `reminds_of`
 
@@ -78,7 +79,7 @@ class Predictor:
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """(B, C) calibrated."""
-        return (logits.double() / self.info["temperature"]).softmax(1)
+        return (exact(logits) / self.info["temperature"]).softmax(1)
 
     def answers(
         self, inputs: Iterable[InputImage], threshold: float, batch_size: int

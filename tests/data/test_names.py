@@ -18,13 +18,12 @@ import sys, types
 package = types.ModuleType("hashprompt")  # its own imports are none of our business here
 package.__path__ = [{root!r}]
 sys.modules["hashprompt"] = package
-from hashprompt.data import settings
+from hashprompt.options import run, stream
 from hashprompt.data.streams import names
-from hashprompt.data.transforms import options
 from hashprompt.data.sets import SETS, data_root
 from hashprompt.errors import UserError
 assert len(names.available_streams()) > 10
-assert settings.StreamOptions().reading().memory_gb == 4
+assert stream.StreamOptions().reading().memory_gb == 4
 data_root("somewhere")
 try:
     names.split_name("glyhps")

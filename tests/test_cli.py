@@ -231,7 +231,7 @@ HELP = {
     "resume": ["Go on with an interrupted run"],
     "report": ["Write report.html"],
     "compare": ["One table of several runs", "--allow-mixed"],
-    "methods": ["all options of one"],
+    "methods": ["the options of one", "--all"],
 }
 
 

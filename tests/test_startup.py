@@ -123,3 +123,17 @@ def test_what_does_not_exist_is_an_attribute_error() -> None:
             module.nonsense  # noqa: B018
         for name in module.__all__:
             assert getattr(module, name) is not None
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "hashprompt.benchmark, hashprompt.methods.hash, hashprompt.progress",
+        "hashprompt.classifier.predictor",
+    ],
+    ids=["run", "predict"],
+)
+def test_a_run_and_an_answer_import_only_what_they_use(modules: str, tmp_path: Path) -> None:
+    """Of what is heavy only torch and timm, and torchvision, which timm imports itself."""
+    code = f"import sys, {modules}; print([n for n in {HEAVY!r} if n in sys.modules])"
+    assert python("-c", code, cwd=tmp_path).strip() == "['torch', 'timm', 'torchvision']"

@@ -81,7 +81,7 @@ class Recorder:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    monkeypatch.setattr(commands, "ContinualClassifier", Recorder)
+    monkeypatch.setattr("hashprompt.classifier.ContinualClassifier", Recorder, raising=False)
     monkeypatch.setattr(Recorder, "calls", [])
     monkeypatch.setattr(Recorder, "questions", [])
     return Recorder.calls

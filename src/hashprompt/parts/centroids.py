@@ -1,20 +1,26 @@
 """Which domain an image comes from: the one with the centroid nearest to its plain feature."""
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
-from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.variants import Distance
 
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
 
-def k_means(rows: Tensor, count: int, starts: int) -> KMeans:
+
+def k_means(rows: Tensor, count: int, starts: int) -> "KMeans":
     """Cluster rows (n, D) in `count` groups (fewer, if not so many differ), the best of `starts`.
 
     In one thread: several would add up in another order, to other bits, each time.
     """
+    from sklearn.cluster import KMeans  # on use: most methods cluster nothing
+
     clusters = min(count, len(rows.unique(dim=0)))
     with threadpool_limits(1):
         return KMeans(clusters, n_init=starts, random_state=0).fit(rows.cpu().numpy())

@@ -98,7 +98,7 @@ def source_fingerprint(
     """SHA-256 of name, split, counts and the sorted list of images.
 
     An image is listed with part, name, label, group and the SHA-256 of its file: an edited image
-    makes another data set. Hashing reads 1.5 GB per CPU second, decoding under 0.1.
+    makes another data set. Hashing costs little beside decoding: 1.5 GB per CPU second.
     """
     lines = sorted(
         "\t".join((e.part, _plain(e.name), _plain(e.label), e.group, digest))

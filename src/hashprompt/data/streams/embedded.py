@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch.nn import functional as F
 
 from hashprompt.data.dataset import ImageTable, Source, concatenate
@@ -60,6 +58,9 @@ def glyphs_domains() -> Source:
 
 def digits() -> Source:
     """scikit-learn's 1,797 scanned digits, enlarged from 8 to 32 pixels; five tasks of two."""
+    from sklearn.datasets import load_digits  # on use: it takes a second to import
+    from sklearn.model_selection import train_test_split
+
     scans, numbers = load_digits(return_X_y=True)
     small = torch.tensor(scans, dtype=torch.float32).view(-1, 1, 8, 8) / 16 * 255
     large = F.interpolate(small, size=32, mode="bilinear").round().to(torch.uint8)

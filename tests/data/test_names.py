@@ -24,11 +24,7 @@ from hashprompt.data.sets import SETS, data_root
 from hashprompt.errors import UserError
 assert len(names.available_streams()) > 10
 assert stream.StreamOptions().reading().memory_gb == 4
-<<<<<<< HEAD
 data_root("somewhere"), data_root()
-=======
-data_root("somewhere")
->>>>>>> startup
 try:
     names.split_name("glyhps")
 except UserError as error:

@@ -78,8 +78,7 @@ class Optimization:
         Raises:
             NotFiniteError: on all devices, if the loss or the gradient of any is not finite.
         """
-        counters = self.method.accumulators()
-        before = [tensor.clone() for tensor in counters]
+        before = [tensor.clone() for tensor in self.method.accumulators()]
         self._optimizer.zero_grad()
         with self._fabric.autocast():
             losses, context = take_step(self.phase, batch)
@@ -87,12 +86,13 @@ class Optimization:
         value = float(loss.detach())
         try:
             self._refuse(not math.isfinite(value), f"The loss is not finite ({_listed(losses)})")
-            self._replicas.sum_increments(counters, before)
+            # Asked for again: a step may have put other tensors in their place.
+            self._replicas.sum_increments(self.method.accumulators(), before)
             if loss.requires_grad:
                 self._fabric.backward(loss)
                 self._update(context, len(batch.labels) / size)
         except NotFiniteError:
-            for tensor, old in zip(counters, before, strict=True):
+            for tensor, old in zip(self.method.accumulators(), before, strict=True):
                 tensor.copy_(old)  # the step is not taken, so its images do not count
             raise
         return value

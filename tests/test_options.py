@@ -9,10 +9,10 @@ from pydantic import Field
 
 from hashprompt.benchmark import run
 from hashprompt.engine.devices import launch
-from hashprompt.errors import UserError
+from hashprompt.errors import UserError, shortened
 from hashprompt.methods import METHODS
 from hashprompt.methods.base import Method, MethodConfig, MethodInfo, register
-from hashprompt.options import Options, build, shortened, split_options, unknown
+from hashprompt.options import Options, build, split_options, unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
 from hashprompt.plan import plan

@@ -19,11 +19,10 @@ from hashprompt.engine.metrics import summarise
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.trainer import Trainer
 from hashprompt.engine.views import describe_transform
-from hashprompt.errors import UserError
+from hashprompt.errors import UserError, shortened
 from hashprompt.methods.base import Method
 from hashprompt.methods.configs.legacy import SWITCHES
 from hashprompt.methods.registry import find_method
-from hashprompt.options import shortened
 from hashprompt.plan import Plan, plan
 from hashprompt.progress import ProgressBars, reading_bar
 from hashprompt.report import read_result

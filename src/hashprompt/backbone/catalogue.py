@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from hashprompt.errors import UserError
 from hashprompt.storage.cache import cache_dir
-from hashprompt.storage.download import DownloadError, download, file_sha256
 from hashprompt.storage.files import write_atomically
 
 
@@ -117,6 +116,8 @@ def find_file(name: str) -> Path | None:
 
 def obtain(name: str) -> Path:
     """The file of a checkpoint of the catalogue, downloaded if it is not on this machine."""
+    from hashprompt.storage.download import DownloadError, download  # not for names alone
+
     path = find_file(name)
     if path is None:
         checkpoint = CATALOGUE[name]
@@ -153,6 +154,8 @@ class Checksum:
         """Refuse a file that differs from the recorded one."""
         if not (self._ours and self._record.is_file()):
             return
+        from hashprompt.storage.download import file_sha256
+
         recorded, found = self._record.read_text().partition(" ")[0], file_sha256(self._path)
         if found != recorded:
             raise UserError(
@@ -165,6 +168,8 @@ class Checksum:
         """Remember the file, which has just proved to be readable."""
         if not self._ours or self._record.is_file():
             return
+        from hashprompt.storage.download import file_sha256
+
         line = f"{file_sha256(self._path)}  {self._path.name}\n"
         with suppress(UserError):  # a cache that several people read and one of them fills
             write_atomically(self._record, line.encode())

@@ -14,8 +14,7 @@ from hashprompt.backbone.catalogue import (
     brought_file,
     describe,
 )
-from hashprompt.errors import UserError
-from hashprompt.options import shortened
+from hashprompt.errors import UserError, shortened
 
 PUBLISHED = re.compile(r"^    '([a-z]\w*\.\w+)':", re.MULTILINE)  # keys of timm's `default_cfgs`
 

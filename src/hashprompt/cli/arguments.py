@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hashprompt.errors import UserError
-from hashprompt.options import shortened
+from hashprompt.errors import UserError, shortened
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 

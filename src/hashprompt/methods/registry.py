@@ -14,8 +14,6 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import yaml
-
 from hashprompt.errors import UserError
 from hashprompt.methods.configs.base import MethodConfig
 from hashprompt.options import unknown
@@ -147,6 +145,8 @@ def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
     file = files("hashprompt.methods") / "presets" / f"{method}.yaml"
     if not file.is_file():
         return {"paper": {}}
+    import yaml  # not for names alone
+
     table = yaml.safe_load(file.read_text())
     return {name: {k: v or {} for k, v in (of or {}).items()} for name, of in table.items()}
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from hashprompt.errors import UserError
+from hashprompt.errors import UserError, shortened
 
 MOST = 3  # problems that are told at once
 LARGEST = 1e30
@@ -67,12 +67,6 @@ def _in_words(problem: Any) -> str:
         return shortened(problem["msg"].removeprefix("Value error, "), most=200)
     name = shortened(".".join(map(str, problem["loc"])))
     return f"{name}={shortened(repr(problem['input']))}: {shortened(problem['msg'], most=200)}"
-
-
-def shortened(value: object, most: int = 80) -> str:
-    """A value as part of a message: a pasted file must not fill the screen."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

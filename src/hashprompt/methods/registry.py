@@ -102,7 +102,10 @@ def _add(method: RegisteredMethod) -> None:
 def known_methods() -> dict[str, RegisteredMethod]:
     """All methods by name: ours, and those of the user's own files."""
     for file in filter(None, os.environ.get(OWN_METHODS, "").split(os.pathsep)):
-        import_methods(Path(file).expanduser().resolve())
+        try:
+            import_methods(Path(file).expanduser().resolve())
+        except UserError as error:
+            raise UserError(f"{OWN_METHODS} names {file}. {error}") from error
     return METHODS
 
 

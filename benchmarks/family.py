@@ -55,7 +55,7 @@ REAL: dict[str, dict[str, Any]] = {
     "evoprompt": {"lr": 0.005, "prompt_length": 2},
     "cpg": {"lr": 0.01, "repeats": 1, "prompt_length": 4, "temperature": 6},
     # The first task warms up for three epochs more.
-    "smope": {"epochs": 7, "lr": 0.1, "align_lr": 0.001, "align_epochs": 30},
+    "smope": {"epochs": 7, "lr": 0.025, "align_lr": 0.001, "align_epochs": 30},
     "ranpac": {"lr": 0.01, "projection": 2000},
     "ovor": {"lr": 0.003, "prompt_lengths": (2, 2, 8, 8, 8), "epochs": 6, "outlier_epochs": 2},
 }

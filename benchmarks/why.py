@@ -56,7 +56,7 @@ def drift(old: ClassGaussians, new: ClassGaussians, method: Any) -> float:
 
 def load(folder: Path) -> Trainer:
     """A finished run with its learner."""
-    planned, _ = benchmark._stored_plan(folder)
+    planned, _ = benchmark.stored_plan(folder)
     _, stream, backbone, method, fabric = benchmark.prepare(planned)
     trainer = Trainer(method, stream, backbone, planned.run_options, fabric, folder, planned.seed)
     trainer.restore()

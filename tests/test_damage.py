@@ -186,7 +186,7 @@ def only_one_checkpoint(run: Path) -> Any:
 
 
 READERS: dict[str, Callable[[Path], Any]] = {
-    "config.json": benchmark._stored_plan,
+    "config.json": benchmark.stored_plan,
     "result.json": read_result,
     "state": only_one_checkpoint,
 }

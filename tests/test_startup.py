@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 HEAVY = ("torch", "timm", "sklearn", "scipy", "matplotlib", "lightning_fabric", "torchvision")
@@ -54,6 +56,14 @@ REFUSED = [
     ["undo", "nowhere"],
     ["diff", "nowhere", "1", "2"],
     ["predict", "nowhere", "x.jpg"],
+    ["resume", "nowhere"],
+    ["evaluate", "nowhere", "--set", "eval_batch_size=1"],
+    ["report", "nowhere"],
+    ["learn", "new", "photos", "--set", "topk=3"],
+    ["learn", "new", "photos", "--set", "top_k=0"],
+    ["learn", "new", "photos", "--set", "method=hsah"],
+    ["learn", "new", "photos", "--set", "method=l2p"],
+    ["methods", "check"],
     ["data", "fetch", "cifra"],
     ["data", "check", "glyhps"],
 ]
@@ -90,6 +100,31 @@ def test_a_wrong_name_or_option_is_refused_without_importing_anything_heavy(
 ) -> None:
     (tmp_path / "bad.yaml").write_text("[1, 2")
     assert after(REFUSED, tmp_path) == {" ".join(command): [1, []] for command in REFUSED}
+
+
+def test_what_is_there_is_told_without_importing_anything_heavy(
+    tmp_path: Path, tiny_run: Any
+) -> None:
+    """The past of a classifier and the results of runs are read, not computed."""
+    from hashprompt import ContinualClassifier
+
+    noise = np.random.default_rng(0).integers(0, 255, (12, 32, 32, 3), dtype=np.uint8)
+    zoo = ContinualClassifier(tmp_path / "zoo", backbone="nano", epochs=1)
+    for names in ("ab", "cd"):
+        labels = [names[0]] * 6 + [names[1]] * 6
+        zoo.learn(noise, labels=labels, report=False, quiet=True, effort="quick")
+        noise = 255 - noise
+    for seed in (0, 1):
+        tiny_run(tmp_path / f"run-{seed}", seed=seed, epochs=1)
+    commands = [
+        ["history", "zoo"],
+        ["history", "zoo", "--json"],
+        ["diff", "zoo", "1", "2"],
+        ["undo", "zoo"],
+        ["compare", "run-0", "run-1"],
+        ["compare", "run-0", "run-1", "--markdown", "table.md"],
+    ]
+    assert after(commands, tmp_path) == {" ".join(command): [0, []] for command in commands}
 
 
 def test_completion_imports_nothing_heavy(tmp_path: Path) -> None:

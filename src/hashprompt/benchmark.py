@@ -4,9 +4,8 @@ import json
 import platform
 import shutil
 import warnings
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,25 +22,14 @@ from hashprompt.errors import UserError, shortened
 from hashprompt.methods.base import Method
 from hashprompt.methods.configs.legacy import SWITCHES
 from hashprompt.methods.registry import find_method
-from hashprompt.plan import Plan, plan
+from hashprompt.plan import Plan, plan, stored_plan
 from hashprompt.progress import ProgressBars, reading_bar
 from hashprompt.report import read_result
-from hashprompt.storage.files import FORMAT, DamagedError, read_file, read_json, write_json
+from hashprompt.storage.files import FORMAT, DamagedError, read_file, write_json
 from hashprompt.storage.lock import locked
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-CONFIG: dict[str, type] = {  # what config.json holds
-    **dict.fromkeys(("method", "stream", "backbone", "preset"), str),
-    "seed": int,
-    "options": dict,
-    "protocol": dict,
-}
-ADVICE = (
-    "Options are not changed by editing this file: begin a new run with `hashprompt run --set "
-    "NAME=VALUE`, or put the file back."
-)
 
 
 @dataclass(frozen=True)
@@ -121,7 +109,7 @@ def resume(folder: str | Path, quiet: bool = False) -> Result:
     result = _finished(folder)
     if result is not None:
         return result
-    planned, protocol = _stored_plan(folder)
+    planned, protocol = stored_plan(folder)
     parts = prepare(planned)
     _check_same(folder, protocol, parts[0])
     return _carry_out(planned, folder, quiet, *parts)
@@ -166,7 +154,7 @@ def evaluate(folder: str | Path, quiet: bool = False, **options: Any) -> dict[st
         what `after_task` of a result holds.
     """
     folder = Path(folder)
-    planned, protocol = _stored_plan(folder, options)
+    planned, protocol = stored_plan(folder, options)
     parts = prepare(planned)
     may_differ = {name for name in protocol if name in options} | {"legacy"}
     _check_same(folder, {k: v for k, v in protocol.items() if k not in may_differ}, parts[0])
@@ -180,22 +168,6 @@ def evaluate(folder: str | Path, quiet: bool = False, **options: Any) -> dict[st
         raise UserError(
             f"The learner in {folder} lacks what these options need: {error}"
         ) from error
-
-
-def _stored_plan(
-    folder: Path, changes: Mapping[str, Any] | None = None
-) -> tuple[Plan, dict[str, Any]]:
-    """The plan of a run directory, and the protocol it began with."""
-    path = folder / "config.json"
-    try:
-        stored = read_json(path, CONFIG, ADVICE)
-    except FileNotFoundError as error:
-        raise UserError(f"{folder} is not a run directory: no config.json in it.") from error
-    except DamagedError as error:
-        raise UserError(f"{folder} is not a run directory, or was changed: {error}") from error
-    values = {k: stored[k] for k in ("method", "stream", "backbone", "seed", "options")}
-    values["options"] = {**values["options"], **(changes or {})}
-    return replace(plan(**values), preset=stored["preset"]), stored["protocol"]
 
 
 def _check_same(folder: Path, then: dict[str, Any], now: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ Nothing here imports torch, so that a bad name or option is refused at once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,24 @@ from pydantic import Field, field_validator
 
 from hashprompt.backbone.names import with_full_file
 from hashprompt.data.streams.names import EMBEDDED, with_full_path
+from hashprompt.errors import UserError
 from hashprompt.methods.configs.base import MethodConfig
 from hashprompt.methods.registry import find_method, preset_options
 from hashprompt.options import Options, build, split_options
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
+from hashprompt.storage.files import DamagedError, read_json
+
+CONFIG: dict[str, type] = {  # what config.json holds
+    **dict.fromkeys(("method", "stream", "backbone", "preset"), str),
+    "seed": int,
+    "options": dict,
+    "protocol": dict,
+}
+ADVICE = (
+    "Options are not changed by editing this file: begin a new run with `hashprompt run --set "
+    "NAME=VALUE`, or put the file back."
+)
 
 
 class RunNames(Options):
@@ -84,3 +97,19 @@ def plan(
         build(StreamOptions, of_stream),
         build(RunOptions, of_run),
     )
+
+
+def stored_plan(
+    folder: Path, changes: Mapping[str, Any] | None = None
+) -> tuple[Plan, dict[str, Any]]:
+    """The plan of a run directory, and the protocol it began with."""
+    path = folder / "config.json"
+    try:
+        stored = read_json(path, CONFIG, ADVICE)
+    except FileNotFoundError as error:
+        raise UserError(f"{folder} is not a run directory: no config.json in it.") from error
+    except DamagedError as error:
+        raise UserError(f"{folder} is not a run directory, or was changed: {error}") from error
+    values = {k: stored[k] for k in ("method", "stream", "backbone", "seed", "options")}
+    values["options"] = {**values["options"], **(changes or {})}
+    return replace(plan(**values), preset=stored["preset"]), stored["protocol"]

@@ -12,14 +12,14 @@ import torch
 from hashprompt.backbone.catalogue import CATALOGUE, FILE_TYPES, NANO, brought_file, obtain
 from hashprompt.backbone.hub import timm_file
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
+from hashprompt.classifier.options import complete, new_options
 from hashprompt.data.streams.stream import Stream
 from hashprompt.engine.devices import single_device
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.errors import UserError
-from hashprompt.methods.configs.pipeline import HeadsConfig
 from hashprompt.methods.pipeline import Pipeline
-from hashprompt.methods.registry import find_method, preset_options, presets
-from hashprompt.options import Options, build, split_options
+from hashprompt.methods.registry import find_method
+from hashprompt.options import Options, build
 from hashprompt.options.run import RunOptions
 
 # Options that may be others each time: they change no answer, or one learn only.
@@ -42,22 +42,8 @@ class ClassifierConfig:
         cls, backbone: LoadedBackbone, method: str, options: Mapping[str, Any], seed: int
     ) -> "ClassifierConfig":
         """Choices for a new classifier; what the user says goes first."""
-        config_type = find_method(method).config
-        if not issubclass(config_type, HeadsConfig):
-            known = "`hash`, `hide`, `norga` and `gaussian-head`"
-            raise UserError(
-                f"`{method}` keeps no Gaussians of classes, which a classifier needs. Use {known}."
-            )
-        chosen = {
-            "tii": "discriminant",
-            "align": "discriminant",
-            **preset_options(method, "photos" if "photos" in presets(method) else "paper", ""),
-            "image_size": backbone.preprocessing.image_size,
-            **options,
-        }
-        full = _complete(chosen, config_type)
-        if full["devices"] > 1:
-            raise UserError("A classifier learns on one device: leave out `devices`.")
+        size = {"image_size": backbone.preprocessing.image_size}
+        full = new_options(method, {**size, **options})
         return cls(method, full, seed, backbone)
 
     @classmethod
@@ -128,7 +114,7 @@ def _with_changes(
 ) -> dict[str, Any]:
     """Stored options with today's; refuses to change what the first learn has fixed."""
     stored: dict[str, Any] = header["options"]
-    options = _complete({**stored, **changes}, find_method(header["method"]).config)
+    options = complete({**stored, **changes}, find_method(header["method"]).config)
     for name in changes:
         if name not in CHANGEABLE and options[name] != stored[name]:
             raise UserError(
@@ -136,14 +122,6 @@ def _with_changes(
                 f"{name}={options[name]} needs a new classifier."
             )
     return options
-
-
-def _complete(values: Mapping[str, Any], config_type: type[Options]) -> dict[str, Any]:
-    """Every option of the method and the run, checked, as JSON keeps it."""
-    groups: tuple[type[Options], ...] = (config_type, RunOptions)
-    parts = split_options(values, *groups)
-    built = [build(group, part) for group, part in zip(groups, parts, strict=True)]
-    return {k: v for options in built for k, v in options.model_dump(mode="json").items()}
 
 
 def reading_size(backbone: LoadedBackbone) -> int:

@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from hashprompt import __version__
 from hashprompt.cli import data, listings, photos, runs
-from hashprompt.cli.printing import errors
+from hashprompt.cli.printing import errors, warnings_in_words
 from hashprompt.errors import UserError
 
 app = typer.Typer(
@@ -48,7 +48,8 @@ def common(
 def main() -> None:
     """Entry point: errors that the user can act on come without a traceback."""
     try:
-        app()
+        with warnings_in_words():
+            app()
     except UserError as error:
         if "--debug" in sys.argv:
             raise

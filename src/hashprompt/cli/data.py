@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hashprompt.cli.printing import console, errors, print_line
 from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hashprompt.data.sets import DataSet
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, check and fetch them.")
-console = Console()
 Root = Annotated[
     Path | None, typer.Option("--root", help="Data root; default: $HASHPROMPT_DATA, else cache.")
 ]
@@ -38,7 +37,7 @@ def list_sets(root: Root = None) -> None:
         size = size if all(sizes) or not known else f"over {size}"
         table.add_row(data.name, _state(data, place), size, data.about)
     console.print(table)
-    _line(f"Data root: {place}")
+    print_line(f"Data root: {place}")
 
 
 @app.command()
@@ -65,11 +64,9 @@ def fetch(
 
     if name not in SETS:
         raise UserError(f"{unknown('data set', name, SETS)} See `hashprompt data list`.")
-    _line(f"Licence of {name}: {SETS[name].licence}.")
+    print_line(f"Licence of {name}: {SETS[name].licence}.")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(
-        *columns, TransferSpeedColumn(), TimeRemainingColumn(), console=Console(stderr=True)
-    ) as bars:
+    with Progress(*columns, TransferSpeedColumn(), TimeRemainingColumn(), console=errors) as bars:
         running: dict[str, int] = {}
 
         def watch(file: str, done: int, total: int | None) -> None:
@@ -77,8 +74,10 @@ def fetch(
                 running[file] = bars.add_task(escape(file))
             bars.update(running[file], completed=done, total=total)  # type: ignore[arg-type]
 
-        fetch_set(SETS[name], _root(root), _line, watch)
-    _line(f"Ready: hashprompt run --stream {name}" + (f" --set data_root={root}" if root else ""))
+        fetch_set(SETS[name], _root(root), print_line, watch)
+    print_line(
+        f"Ready: hashprompt run --stream {name}" + (f" --set data_root={root}" if root else "")
+    )
 
 
 @app.command()
@@ -114,7 +113,7 @@ def check(
             contact_sheet(found.source).save(sheet, format="PNG")
         except OSError as error:
             raise UserError(f"Cannot write {sheet}: {error.strerror or error}.") from error
-        _line(f"Contact sheet: {sheet}")
+        print_line(f"Contact sheet: {sheet}")
     if found.problems:
         raise typer.Exit(1)
 
@@ -122,7 +121,7 @@ def check(
 def _show(found: "Checkup", every: bool) -> None:
     source = found.source
     split = f", split {source.split}" if source.split else ""
-    _line(
+    print_line(
         f"{source.name}: {len(found.classes)} classes, {len(source.train):,} training and "
         f"{len(source.test):,} test images{split}; {found.scenario}-incremental, {found.tasks} "
         f"tasks; images {found.size_text}"
@@ -137,7 +136,7 @@ def _show(found: "Checkup", every: bool) -> None:
         table.add_row(escape(label), *numbers)
     console.print(table)
     for note in found.notes:
-        _line(note)
+        print_line(note)
     for kind, style, texts in (
         ("Warning", "yellow", found.warnings),
         ("Problem", "red", found.problems),
@@ -161,8 +160,3 @@ def _root(chosen: Path | None) -> Path:
     from hashprompt.data.sets import data_root
 
     return data_root(str(chosen) if chosen else None)
-
-
-def _line(text: str) -> None:
-    # As it is, to be copied: no markup, no colours, no wrapping of paths.
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -3,20 +3,18 @@
 import json
 import sys
 import unicodedata
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
 from hashprompt.cli.arguments import Quiet, parse_settings, split_pair
+from hashprompt.cli.printing import console, errors, print_line, print_warning
 from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from hashprompt.classifier.learn_job import Effort
     from hashprompt.classifier.names import SimilarNames
 
-console = Console()
-errors = Console(stderr=True)
 T = TypeVar("T")
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of the classifier.")]
@@ -105,33 +101,36 @@ def learn(
     effort: Effort = "quick" if quick else "best" if best else "normal"
     how: Literal["stop", "skip"] = "skip" if unreadable is Unreadable.SKIP else "stop"
     names = dict(split_pair(item, "--rename", "OLD=NEW") for item in rename or ())
-    with _warnings_in_words():
-        from hashprompt.classifier import ContinualClassifier
+    from hashprompt.classifier.options import refuse_bad_settings
+    from hashprompt.classifier.store import Store
 
-        classifier = ContinualClassifier(model, backbone, **parse_settings(set_))
+    settings = parse_settings(set_)
+    # Before torch: a bad option, or a folder that is something else, is refused at once.
+    refuse_bad_settings(settings, Store(model.expanduser()).is_new)
+    from hashprompt.classifier import ContinualClassifier
 
-        def carry_out(names: dict[str, str]) -> Any:
-            if plan:
-                return classifier.plan(
-                    photos, test=test, effort=effort, rename=names, unreadable=how
-                )
-            return classifier.learn(
-                photos,
-                test=test,
-                effort=effort,
-                rename=names,
-                resume=resume,
-                discard=discard,
-                report=False if no_report else report or True,
-                unreadable=how,
-                quiet=quiet,
-            )
+    classifier = ContinualClassifier(model, backbone, **settings)
 
-        done = _asking(carry_out, names)
+    def carry_out(names: dict[str, str]) -> Any:
+        if plan:
+            return classifier.plan(photos, test=test, effort=effort, rename=names, unreadable=how)
+        return classifier.learn(
+            photos,
+            test=test,
+            effort=effort,
+            rename=names,
+            resume=resume,
+            discard=discard,
+            report=False if no_report else report or True,
+            unreadable=how,
+            quiet=quiet,
+        )
+
+    done = _asking(carry_out, names)
     if as_json:
         _print_json(done.to_dict())
     else:
-        _line(done.text())
+        print_line(done.text())
 
 
 def predict(
@@ -160,16 +159,15 @@ def predict(
     `hashprompt predict birds/ garden.jpg other/*.jpg --json`
     """
     _refuse_both("--json", as_json, "--csv", csv is not None)
-    with _warnings_in_words():
-        answers = _existing(model, backbone).predict(
-            images, unknown_threshold=unknown_threshold, version=version, batch_size=batch_size
-        )
+    answers = _existing(model, backbone).predict(
+        images, unknown_threshold=unknown_threshold, version=version, batch_size=batch_size
+    )
     if csv:
         from hashprompt.classifier.answers import to_csv
         from hashprompt.storage.files import write_atomically
 
         write_atomically(csv, to_csv(answers, top).encode())
-        _line(f"{len(answers)} answers: {csv}")
+        print_line(f"{len(answers)} answers: {csv}")
     elif as_json:
         from hashprompt.classifier.answers import to_json
 
@@ -215,9 +213,11 @@ def history(model: Model, as_json: AsJson = False) -> None:
     console.print(table)
     undone = [row["version"] for row in rows if row["version"] not in line]
     if undone:
-        _line(f"Undone, but kept: {_listed(undone)}; hashprompt undo {model} --to {undone[-1]}")
+        print_line(
+            f"Undone, but kept: {_listed(undone)}; hashprompt undo {model} --to {undone[-1]}"
+        )
     if damaged:
-        _warn(f"Damaged, and left out here: version {_listed(damaged)}.")
+        print_warning(f"Damaged, and left out here: version {_listed(damaged)}.")
 
 
 def undo(
@@ -237,12 +237,12 @@ def undo(
     left = store.current()
     version = store.go_to(to)
     known = len(version.info["classes"])
-    _line(
+    print_line(
         f"{model} is version {version.number} now (learned {version.info['source']}, knows "
         f"{known} classes)."
     )
     if left != version.number:
-        _line(f"Version {left} is kept: hashprompt undo {model} --to {left}")
+        print_line(f"Version {left} is kept: hashprompt undo {model} --to {left}")
 
 
 def diff(
@@ -276,14 +276,14 @@ def diff(
     if table.rows:
         console.print(table)
     if same:
-        _line(f"{same} classes are the same.")
-    _line(
+        print_line(f"{same} classes are the same.")
+    print_line(
         f"Classes: {len(added)} new, {len(removed)} gone. Size: "
         f"{_megabytes(found['bytes']['new'])} ({found['bytes']['change'] / 1e6:+.1f} MB). "
         f"Temperature: {' → '.join(_short(t) for t in found['temperature'])}."
     )
     for name, (before, after) in found["options"].items():
-        _line(f"Option {name}: {before} → {after}")
+        print_line(f"Option {name}: {before} → {after}")
 
 
 def export(
@@ -297,7 +297,9 @@ def export(
     """Copy one version into a folder that works on another machine."""
     folder = _existing(model).export(target, version, backbone)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    _line(f"Exported to {folder} ({_megabytes(size)}). Ask it: hashprompt predict {folder} IMAGES")
+    print_line(
+        f"Exported to {folder} ({_megabytes(size)}). Ask it: hashprompt predict {folder} IMAGES"
+    )
 
 
 def register(app: typer.Typer) -> None:
@@ -347,13 +349,6 @@ def _refuse_both(first: str, one: bool, second: str, other: bool) -> None:
         raise UserError(f"Give {first} or {second}, not both.")
 
 
-@contextmanager
-def _warnings_in_words() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: _warn(str(message))
-        yield
-
-
 # Printing. -----------------------------------------------------------------------------------
 
 
@@ -377,7 +372,7 @@ def _show_answers(answers: "Sequence[Answer]", top: int) -> None:
             console.print(escape(str(answer)), style="red", highlight=False, soft_wrap=True)
     if len(answers) == 1 and answers[0].reminds_of:
         near = dict.fromkeys(f"{r['class']} from {r['learned']}" for r in answers[0].reminds_of)
-        _line(f"Reminds of {', '.join(near)}.")
+        print_line(f"Reminds of {', '.join(near)}.")
 
 
 def _line_of_descent(rows: list[dict[str, Any]]) -> set[int]:
@@ -413,12 +408,3 @@ def _listed(numbers: Iterable[int]) -> str:
 
 def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=1, ensure_ascii=False))
-
-
-def _warn(text: str) -> None:
-    errors.print(f"[yellow]Warning:[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
-
-
-def _line(text: str) -> None:
-    # As it is, to be copied: no markup, no colours, no wrapping of paths.
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from hashprompt.cli.arguments import Quiet, parse_settings
-from hashprompt.cli.printing import console
+from hashprompt.cli.printing import console, print_line
 from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
@@ -91,6 +91,10 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with an interrupted run. It ends with the same numbers as an undisturbed one."""
+    from hashprompt.plan import stored_plan
+
+    if not (folder / "result.json").exists():
+        stored_plan(folder)  # before torch: what is no run is refused at once
     from hashprompt import benchmark
 
     _show(benchmark.resume(folder, quiet))
@@ -104,9 +108,12 @@ def evaluate(
     ] = None,
 ) -> None:
     """Test the learner of a finished run again, e.g. with `--set eval_batch_size=1`."""
-    from hashprompt import benchmark
+    from hashprompt.plan import stored_plan
 
     options = parse_settings(set_)
+    stored_plan(folder, options)  # before torch, as in `resume`
+    from hashprompt import benchmark
+
     found = benchmark.evaluate(folder, quiet=True, **options)
     table = Table("task", "accuracy, %")
     for index, accuracy in enumerate(found["accuracy"]):
@@ -117,6 +124,9 @@ def evaluate(
 
 def report(folder: Finished) -> None:
     """Write `report.html` and the figures of a run anew."""
+    from hashprompt.report import read_result
+
+    read_result(folder)  # before what draws: a folder without a result is refused at once
     from hashprompt.report.html import write_report
 
     _say_report(write_report(folder))
@@ -184,4 +194,4 @@ def _show(result: "Result") -> None:
 
 def _say_report(page: Path) -> None:
     # No wrapping and no markup: a path must come out as it is, to be copied.
-    console.print(f"Report: {page}", highlight=False, markup=False, soft_wrap=True)
+    print_line(f"Report: {page}")

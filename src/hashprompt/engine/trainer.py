@@ -261,7 +261,8 @@ class Trainer:
         self.position, self.log = Position(**state["position"]), state["log"]
         self.clock = Clock(self.log["timings"])
         self.backbone.model.passes.update(state["passes"])
-        self.fabric.strategy.precision.load_state_dict(state.get("precision", {}))
+        if state["precision"]:  # of the loss scaler
+            self.fabric.strategy.precision.load_state_dict(state["precision"])
         learned = _part_of(tensors, "method/")
         if self.position.task == len(self.stream.tasks):
             # A finished learner may be asked with heads that need less of its state.

@@ -109,10 +109,12 @@ def _from_checkpoint(content: Any, path: Path) -> Weights:
         table = _table(content, layout.table)
         if all(name.startswith("module.") for name in table):
             table = {name.removeprefix("module."): tensor for name, tensor in table.items()}
-        own = {name: tensor for name, tensor in table.items() if name.startswith(layout.prefix)}
-        if own:
-            state = {name.removeprefix(layout.prefix): tensor for name, tensor in own.items()}
-            unknown = (n for n in table if n not in own and not n.startswith(layout.others))
+        matching = {
+            name: tensor for name, tensor in table.items() if name.startswith(layout.prefix)
+        }
+        if matching:
+            state = {name.removeprefix(layout.prefix): tensor for name, tensor in matching.items()}
+            unknown = (n for n in table if n not in matching and not n.startswith(layout.others))
             return Weights(state, layout.normalize, unexpected=tuple(unknown))
     keys = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
     raise UserError(

@@ -100,7 +100,7 @@ class Backbone(nn.Module):
         """
         inject = inject or Injection()
         self._check_blocks(inject)
-        own = tokens.shape[1]
+        length = tokens.shape[1]
         x = tokens
         for index, block in enumerate(self.vit.blocks):
             extra = _given(inject.tokens.get(index), x)
@@ -110,11 +110,11 @@ class Backbone(nn.Module):
             cls_only = index == self.depth - 1 and read == "cls" and index not in inject.gates
             x = run_block(block, x, inject, index, cls_only)
             if extra is not None and not inject.keep_tokens:
-                x = x[:, :own]
+                x = x[:, :length]
         # The graph tells a training pass from an evaluation pass.
         kind = ("prompted+grad" if x.requires_grad else "prompted") if inject.blocks else "plain"
         self.passes[kind] += len(tokens)
-        x = x[:, 0] if read == "cls" else x[:, own:]
+        x = x[:, 0] if read == "cls" else x[:, length:]
         x = self.vit.norm(x) if norm else x
         return x if read == "cls" else x.mean(1)
 

@@ -126,13 +126,15 @@ class Passes:
                 outputs.append(function(seen).float())
         return _finite(self._gather(outputs, len(table)) if shared else torch.cat(outputs))
 
-    def _gather(self, own: list[Tensor], count: int) -> Tensor:
+    def _gather(self, outputs: list[Tensor], count: int) -> Tensor:
         """All batches in order, when each device did every world-size-th one."""
         world, size = self.fabric.world_size, self.options.eval_batch_size
-        shape: tuple[int, ...] = self.fabric.broadcast(tuple(own[0].shape[1:]) if own else ())
+        shape: tuple[int, ...] = self.fabric.broadcast(
+            tuple(outputs[0].shape[1:]) if outputs else ()
+        )
         rounds = math.ceil(count / size / world)
         whole = torch.zeros(rounds, size, *shape, device=self.fabric.device)
-        for number, output in enumerate(own):
+        for number, output in enumerate(outputs):
             whole[number, : len(output)] = output
         shared = self.fabric.all_gather(whole)  # (world, rounds, size, …)
         assert isinstance(shared, Tensor)

@@ -29,10 +29,10 @@ class Coda(PromptTuning):
     def __init__(self, config: CodaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.blocks = blocks_of(config.layers, backbone)
-        own, dim = (len(self.blocks), config.components_per_task), backbone.dim
-        self.components = OrthogonalSlots(*own, 2, config.prompt_length, dim)  # P
-        self.keys = OrthogonalSlots(*own, dim)  # K
-        self.attention = OrthogonalSlots(*own, dim)  # A
+        shape, dim = (len(self.blocks), config.components_per_task), backbone.dim
+        self.components = OrthogonalSlots(*shape, 2, config.prompt_length, dim)  # P
+        self.keys = OrthogonalSlots(*shape, dim)  # K
+        self.attention = OrthogonalSlots(*shape, dim)  # A
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)

@@ -115,10 +115,10 @@ class CPG(Method):
 
     def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         features, _, weights = self.encode(batch.inputs)
-        own = torch.arange(len(self.head.bias), device=features.device) >= min(task.classes)
+        in_task = torch.arange(len(self.head.bias), device=features.device) >= min(task.classes)
         logits = self.head(features) / self.config.temperature
         return {
-            "ce": masked_cross_entropy(logits, batch.labels, own),
+            "ce": masked_cross_entropy(logits, batch.labels, in_task),
             "balance": self.config.balance * imbalance(weights.sum(0)).mean(),
         }
 

@@ -99,7 +99,7 @@ class CPrompt(Method):
     def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         tokens = self.backbone.embed(batch.inputs)
         cell = self.cells.of(batch.labels, task.index)
-        own = self.cells.task == task.index
+        in_task = self.cells.task == task.index
         local = cell - len(self.keys.frozen)  # place in the task's own classifiers
 
         now = torch.full_like(cell, task.index)
@@ -115,7 +115,7 @@ class CPrompt(Method):
             losses["ccl"] = self.config.consistency * ccl
         losses["keys"] = F.cross_entropy(self.key_scores(tokens), cell)
         drawn = torch.randint(task.index + 1, cell.shape, device=cell.device)
-        logits = self.classifiers(self.features(tokens, drawn))[:, own]
+        logits = self.classifiers(self.features(tokens, drawn))[:, in_task]
         losses["pcl"] = F.cross_entropy(logits, local)
         return losses
 

@@ -212,8 +212,8 @@ class Pipeline(Method):
         else:
             logits = self.cells.to_classes(self.discriminant("prompted").scores(features))
         for voter in self.config.voters:
-            own = self.head(features) if voter == "head" else self.cells.to_classes(scores)
-            logits = logits.log_softmax(1) + own.log_softmax(1)
+            votes = self.head(features) if voter == "head" else self.cells.to_classes(scores)
+            logits = logits.log_softmax(1) + votes.log_softmax(1)
         return Prediction(logits, task, guess)
 
     def _plain_scores(self, plain: Tensor) -> Tensor:

@@ -381,6 +381,7 @@ class Site:
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         wanted = request.headers["Range"]
+        first = not self.asked  # now: the next request may come before this one is answered
         self.asked.append((request.command, request.path, wanted))
         content = self.files.get(request.path)
         if content is None:
@@ -397,7 +398,7 @@ class Site:
         request.send_header("Content-Length", str(len(content) - start))
         request.end_headers()
         # The first request of a download reads the headers alone.
-        looked = request.command == "HEAD" or len(self.asked) == 1
+        looked = request.command == "HEAD" or first
         cut = self.cuts.pop(0) if self.cuts and not looked else len(content)
         if request.command == "GET":
             request.wfile.write(content[start : start + cut])

@@ -101,15 +101,7 @@ def learn(
     effort: Effort = "quick" if quick else "best" if best else "normal"
     how: Literal["stop", "skip"] = "skip" if unreadable is Unreadable.SKIP else "stop"
     names = dict(split_pair(item, "--rename", "OLD=NEW") for item in rename or ())
-    from hashprompt.classifier.options import refuse_bad_settings
-    from hashprompt.classifier.store import Store
-
-    settings = parse_settings(set_)
-    # Before torch: a bad option, or a folder that is something else, is refused at once.
-    refuse_bad_settings(settings, Store(model.expanduser()).is_new)
-    from hashprompt.classifier import ContinualClassifier
-
-    classifier = ContinualClassifier(model, backbone, **settings)
+    classifier = _new_or_existing(model, backbone, parse_settings(set_))
 
     def carry_out(names: dict[str, str]) -> Any:
         if plan:
@@ -309,6 +301,19 @@ def register(app: typer.Typer) -> None:
 
 
 # Opening and asking back. --------------------------------------------------------------------
+
+
+def _new_or_existing(
+    model: Path, backbone: str | None, settings: dict[str, Any]
+) -> "ContinualClassifier":
+    from hashprompt.classifier.options import refuse_bad_settings
+    from hashprompt.classifier.store import Store
+
+    # Before torch: a bad option, or a folder that is something else, is refused at once.
+    refuse_bad_settings(settings, Store(model.expanduser()).is_new)
+    from hashprompt.classifier import ContinualClassifier
+
+    return ContinualClassifier(model, backbone, **settings)
 
 
 def _existing(model: Path, backbone: str | None = None) -> "ContinualClassifier":

@@ -11,7 +11,8 @@ import torch
 from hashprompt.engine.checkpoint import KEPT, Checkpoints
 from hashprompt.errors import UserError
 from hashprompt.storage import files as storage_files
-from hashprompt.storage.files import read_json, write_atomically, write_json
+from hashprompt.storage.files import write_atomically
+from hashprompt.storage.json_files import read_json, write_json
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from hashprompt.options import Options
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
 from hashprompt.report import html
-from hashprompt.storage.files import write_json
+from hashprompt.storage.json_files import write_json
 
 
 @pytest.fixture(autouse=True)

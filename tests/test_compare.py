@@ -12,7 +12,7 @@ from hashprompt.errors import UserError
 from hashprompt.report import read_result
 from hashprompt.report.compare import Stat, compare
 from hashprompt.report.compare_figures import compare_figure, cost_figure
-from hashprompt.storage.files import write_json
+from hashprompt.storage.json_files import write_json
 
 Make = Callable[..., Path]
 

@@ -17,7 +17,8 @@ from hashprompt import benchmark
 from hashprompt.engine.checkpoint import Checkpoints
 from hashprompt.errors import UserError
 from hashprompt.report import read_result
-from hashprompt.storage.files import write_json
+from hashprompt.storage import files
+from hashprompt.storage.json_files import write_json
 
 
 @pytest.fixture
@@ -45,15 +46,14 @@ def cut(path: Path) -> None:
 
 def break_disk(patch: pytest.MonkeyPatch, part: str) -> None:
     """Files with this in their name cannot be read at the moment."""
-    for name in ("read_bytes", "read_text"):
-        real = getattr(Path, name)
+    real = files.open_file
 
-        def fail(self: Path, *args: Any, real: Any = real, **kwargs: Any) -> Any:
-            if part in self.name:
-                raise OSError(errno.EIO, "Input/output error", str(self))
-            return real(self, *args, **kwargs)
+    def fail(path: Path, most: int | None = None) -> Any:
+        if part in path.name:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return real(path, most)
 
-        patch.setattr(Path, name, fail)
+    patch.setattr(files, "open_file", fail)
 
 
 @pytest.mark.parametrize("part", ["state-", "tensors-"])

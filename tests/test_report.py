@@ -17,7 +17,7 @@ from matplotlib.image import imread
 from hashprompt.errors import UserError
 from hashprompt.report import figures
 from hashprompt.report.html import CAPTIONS, reproduce_command, write_report
-from hashprompt.storage.files import write_json
+from hashprompt.storage.json_files import write_json
 
 # Two tasks: A_1 = 90, A_2 = (80 + 70) / 2 = 75.
 RESULT: dict[str, Any] = {

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import shutil
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
 from hashprompt.data.streams.stream import Stream, joint, load_stream
-from hashprompt.engine.checkpoint import Checkpoints
+from hashprompt.engine.checkpoint import FILES, Checkpoints
 from hashprompt.engine.devices import launch
 from hashprompt.engine.metrics import summarise
 from hashprompt.engine.seeding import seed_everything
@@ -25,11 +24,18 @@ from hashprompt.methods.registry import find_method
 from hashprompt.plan import Plan, plan, stored_plan
 from hashprompt.progress import ProgressBars, reading_bar
 from hashprompt.report import read_result
-from hashprompt.storage.files import FORMAT, DamagedError, read_file, write_json
-from hashprompt.storage.lock import locked
+from hashprompt.storage.files import as_given, inside, make_folder, read_file, remove_ours
+from hashprompt.storage.json_files import FORMAT, DamagedError, write_json
+from hashprompt.storage.lock import LOCK, locked
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+# All that a run directory holds of ours; what a user put there stays there.
+RUN_FILES = (
+    *("config.json", "result.json", "report.html", "figures/*.png", LOCK),
+    *(f"checkpoints/{name}" for name in FILES),
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ def execute(
     fabric = parts[-1]
     if fabric.is_global_zero:
         _make_folder(folder, overwrite)
-        write_json(folder / "config.json", {**planned.to_dict(), "protocol": parts[0]})
+        write_json(inside(folder, "config.json"), {**planned.to_dict(), "protocol": parts[0]})
     fabric.barrier()
     return _carry_out(planned, folder, quiet, *parts)
 
@@ -236,6 +242,7 @@ def prepare(
 
 
 def _make_folder(folder: Path, overwrite: bool) -> None:
+    place = as_given(folder.resolve())
     try:
         # A kill while config.json was written leaves its beginning: nothing to protect.
         left_over = ".config.json."
@@ -249,8 +256,8 @@ def _make_folder(folder: Path, overwrite: bool) -> None:
                 )
             with _alone(folder):
                 pass  # nobody is at work there
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+            remove_ours(place, RUN_FILES)
+        make_folder(place)
     except OSError as error:
         raise UserError(
             f"Cannot create {folder}: {error.strerror or error}. Choose another --out."
@@ -266,9 +273,9 @@ def _alone(folder: Path) -> AbstractContextManager[None]:
 def _is_run(folder: Path) -> bool:
     """Whether we made this folder: other programs keep a `config.json` too."""
     try:  # not `read_json`: a damaged run, or one of an older version, is ours too
-        stored = json.loads(read_file(folder / "config.json"))
+        stored = json.loads(read_file(inside(folder, "config.json")))
         return {"format", "method", "protocol"} <= stored.keys()
-    except (OSError, ValueError, RecursionError, AttributeError):
+    except (OSError, UserError, ValueError, RecursionError, AttributeError):
         return False
 
 
@@ -304,6 +311,6 @@ def _carry_out(
         },
     }
     if fabric.is_global_zero:
-        write_json(folder / "result.json", data)
+        write_json(inside(folder, "result.json"), data)
     fabric.barrier()
     return Result(folder, data, fabric.is_global_zero)

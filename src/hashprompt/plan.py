@@ -18,7 +18,8 @@ from hashprompt.methods.registry import find_method, preset_options
 from hashprompt.options import Options, build, split_options
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
-from hashprompt.storage.files import DamagedError, read_json
+from hashprompt.storage.files import inside
+from hashprompt.storage.json_files import DamagedError, read_json
 
 CONFIG: dict[str, type] = {  # what config.json holds
     **dict.fromkeys(("method", "stream", "backbone", "preset"), str),
@@ -103,7 +104,7 @@ def stored_plan(
     folder: Path, changes: Mapping[str, Any] | None = None
 ) -> tuple[Plan, dict[str, Any]]:
     """The plan of a run directory, and the protocol it began with."""
-    path = folder / "config.json"
+    path = inside(folder, "config.json")
     try:
         stored = read_json(path, CONFIG, ADVICE)
     except FileNotFoundError as error:

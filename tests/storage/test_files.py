@@ -13,7 +13,8 @@ import torch
 
 from hashprompt.errors import UserError
 from hashprompt.storage import cache, files
-from hashprompt.storage.files import FORMAT, DamagedError, read_file, read_json, write_json
+from hashprompt.storage.files import read_file
+from hashprompt.storage.json_files import FORMAT, DamagedError, read_json, write_json
 from hashprompt.storage.lock import locked
 
 VALUE = {"name": "Zürich", "seed": 3, "rate": 0.1 + 0.2, "rows": [[1, None], [True, -2.5e-300]]}
@@ -87,10 +88,10 @@ def test_a_file_of_the_first_format_is_read_only_where_this_is_asked_for(path: P
 def test_an_error_of_the_disk_is_no_damage(
     number: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: Path) -> bytes:
-        raise OSError(number, os.strerror(number), str(self))
+    def fail(path: Path, most: int | None = None) -> bytes:
+        raise OSError(number, os.strerror(number), str(path))
 
-    monkeypatch.setattr(Path, "read_bytes", fail)
+    monkeypatch.setattr(files, "open_file", fail)
     with pytest.raises(UserError, match=f"Could not read .*{os.strerror(number)}") as caught:
         read(path)
     assert not isinstance(caught.value, DamagedError)

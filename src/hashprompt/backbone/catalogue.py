@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from hashprompt.errors import UserError
 from hashprompt.storage.cache import cache_dir
-from hashprompt.storage.files import write_atomically
+from hashprompt.storage.files import inside, read_file, write_atomically
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ CATALOGUE: dict[str, Checkpoint] = {
 }
 
 NANO = "nano"
+MOST_RECORD = 10_000  # bytes of a line with a checksum and a name
 FILE_TYPES = (".safetensors", ".pth", ".pt", ".npz", ".pth.tar")  # of weights that can be read
 HOW_TO_NAME = (
     f"Give `nano`, one of {', '.join(f'`{name}`' for name in CATALOGUE)}, a timm name with its "
@@ -147,7 +148,7 @@ class Checksum:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._record = path.with_name(f"{path.name}.sha256")  # as `sha256sum` writes it
+        self._record = inside(path.parent, f"{path.name}.sha256")  # as `sha256sum` writes it
         self._ours = path.parent == download_folder()
 
     def check(self) -> None:
@@ -156,7 +157,8 @@ class Checksum:
             return
         from hashprompt.storage.download import file_sha256
 
-        recorded, found = self._record.read_text().partition(" ")[0], file_sha256(self._path)
+        line = read_file(self._record, MOST_RECORD).decode(errors="replace")
+        recorded, found = line.partition(" ")[0], file_sha256(self._path)
         if found != recorded:
             raise UserError(
                 f"{self._path} is not the file that was first used under this name: its SHA-256 is "

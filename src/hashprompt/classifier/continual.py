@@ -3,7 +3,6 @@
 Importing this module, `history`, `undo` and `diff` do without torch; the rest is imported on use.
 """
 
-import shutil
 import tempfile
 import threading
 import warnings
@@ -20,6 +19,7 @@ from hashprompt.classifier.changes import Changes, changes_of, difference, histo
 from hashprompt.classifier.learn_job import Effort, LearnJob, LearnRequest
 from hashprompt.classifier.store import Store, Version
 from hashprompt.errors import UserError
+from hashprompt.storage.files import inside
 
 if TYPE_CHECKING:
     from hashprompt.classifier.defaults import LearnPlan
@@ -132,10 +132,10 @@ class ContinualClassifier:
         store, planner = self._store, self._planner()
         with store.lock(f"learning {request.source or 'photos'}"):
             if discard:
-                shutil.rmtree(store.learning, ignore_errors=True)
+                store.drop_learning()
             unfinished = planner.unfinished()
             if unfinished and planner.is_done(unfinished):
-                shutil.rmtree(store.learning, ignore_errors=True)
+                store.drop_learning()
                 if resume or (unfinished.source and unfinished.source == request.source):
                     return replace(self._learned(store.version(), [], False), finished_before=True)
                 unfinished = None
@@ -210,7 +210,7 @@ class ContinualClassifier:
             folder = self._store.folder.resolve()
             home = folder.with_name(f"{folder.name}-reports") if report is True else Path(report)
             pictures = confused_photos(held_out, version.info["classes"])
-            file = home / f"version-{version.number:04d}.html"
+            file = inside(home, f"version-{version.number:04d}.html")
             try:
                 page = write_page(changes, pictures, file, folder.name)
             except UserError as error:  # what was learned is safe

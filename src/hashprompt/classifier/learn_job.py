@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hashprompt.errors import UserError
-from hashprompt.storage.files import DamagedError, read_json, write_json
+from hashprompt.storage.files import inside
+from hashprompt.storage.json_files import DamagedError, read_json, write_json
 
 if TYPE_CHECKING:
     from hashprompt.classifier.photo_dataset import PhotoDataset
 
+JOB = "job.json"
 Effort = Literal["quick", "normal", "best"]
 
 
@@ -31,7 +33,7 @@ class LearnJob:
     fingerprint: str
 
     def write(self, folder: Path) -> None:
-        write_json(folder / "job.json", self.__dict__)
+        write_json(inside(folder, JOB), self.__dict__)
 
     @classmethod
     def read(cls, folder: Path) -> "LearnJob | None":
@@ -41,12 +43,12 @@ class LearnJob:
             "finished versions are not touched."
         )
         try:
-            stored = read_json(folder / "job.json", {}, advice)
+            stored = read_json(inside(folder, JOB), {}, advice)
             return cls(**{k: v for k, v in stored.items() if k != "format"})
         except FileNotFoundError:
             return None
         except TypeError as error:  # of another version
-            raise DamagedError(folder / "job.json", str(error), advice) from error
+            raise DamagedError(folder / JOB, str(error), advice) from error
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from hashprompt.classifier.learn_figures import (
 )
 from hashprompt.report.figures import render
 from hashprompt.report.pages import PageFigure, counted, percent, render_template
-from hashprompt.storage.files import write_atomically
+from hashprompt.storage.files import Target, write_atomically
 
 MOST_PHOTOS = 24
 USAGE_CAPTION = (
@@ -28,7 +28,7 @@ USAGE_CAPTION = (
 
 
 def write_page(
-    changes: Changes, pictures: Sequence[dict[str, Any]], path: Path, name: str = ""
+    changes: Changes, pictures: Sequence[dict[str, Any]], path: Target, name: str = ""
 ) -> Path:
     """Write the page and return its path.
 

@@ -1,6 +1,5 @@
 """What comes before a learn: the data set, the config, the plan, the job on disk."""
 
-import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -164,6 +163,6 @@ class LearnPlanner:
             self._training(dataset, request.effort),
             fingerprint,
         )
-        shutil.rmtree(self.store.learning, ignore_errors=True)
+        self.store.drop_learning()
         job.write(self.store.learning)
         return job

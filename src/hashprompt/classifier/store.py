@@ -11,7 +11,7 @@ A version counts once `classifier.json` says so: a folder in `versions/` with a 
 import hashlib
 import json
 import os
-import shutil
+import re
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,23 +21,35 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hashprompt.classifier.learn_job import JOB
+from hashprompt.engine.checkpoint import FILES as CHECKPOINTS
 from hashprompt.errors import UserError
 from hashprompt.storage.files import (
-    OTHER_CONTENT,
-    DamagedError,
-    bytes_to_tensors,
+    Target,
+    as_given,
+    copy_file,
     in_words,
+    inside,
     read_file,
-    read_json,
     reason_of,
-    require,
+    remove_file,
+    remove_left_overs,
+    remove_new,
+    remove_ours,
+    rename,
     sync_folder,
     temporary_name,
-    tensor_bytes,
     write_atomically,
+)
+from hashprompt.storage.json_files import (
+    OTHER_CONTENT,
+    DamagedError,
+    read_json,
+    require,
     write_json,
 )
 from hashprompt.storage.lock import locked
+from hashprompt.storage.tensor_files import bytes_to_tensors, tensor_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,6 +64,8 @@ HEADER, INFO, TENSORS, PHOTOS = (
     "tensors.safetensors",
     "photos.json",
 )
+VERSION_FILES = (INFO, TENSORS, PHOTOS)
+HOLDER = ".holder.json"
 OURS = {"learning", "versions"}  # what a folder may hold before its first version
 
 
@@ -73,15 +87,25 @@ class Store:
             UserError: if the path is a file, or a folder with something else in it.
         """
         self.folder = Path(folder)
-        self.learning = self.folder / "learning"
-        self._versions = self.folder / "versions"
         self._holder: int | None = None  # the thread that holds the lock
         self._refuse_what_is_not_ours()
 
     @property
+    def learning(self) -> Target:
+        return inside(self.folder, "learning")
+
+    @property
+    def _versions(self) -> Target:
+        return inside(self.folder, "versions")
+
+    @property
+    def _header(self) -> Target:
+        return inside(self.folder, HEADER)
+
+    @property
     def is_new(self) -> bool:
         """No version is finished yet."""
-        return not (self.folder / HEADER).exists()
+        return not self._header.exists()
 
     # Reading. ------------------------------------------------------------------------------
 
@@ -94,7 +118,7 @@ class Store:
             else:
                 text += f"Make one: hashprompt learn {self.folder} PHOTOS"
             raise UserError(text)
-        path = self.folder / HEADER
+        path = self._header
         advice = (
             f"Put back a copy of this file; the versions in {self._versions} do not depend on it."
         )
@@ -167,7 +191,7 @@ class Store:
         if self._holder == threading.get_ident():
             yield
             return
-        note = self.folder / ".holder.json"
+        note = inside(self.folder, HOLDER)
         with locked(
             self.folder, lambda: f"{self.folder} is in use: {_told(note)}. Try again later."
         ):
@@ -178,7 +202,7 @@ class Store:
             finally:
                 self._holder = None
                 with suppress(OSError):
-                    note.unlink(missing_ok=True)
+                    remove_file(note)
 
     def commit(
         self,
@@ -200,13 +224,14 @@ class Store:
             content = tensor_bytes(tensors)
             header = {**header, "current": number, "newest": number}
             header["created"] = old.get("created") or header.get("created") or info["created"]
-            place, folder = self._versions / f".{number:04d}.tmp", self._place(number)
+            folder = self._place(number)
+            place = temporary_name(folder)
             try:
                 info = _write_version(place, info, content, photos)
                 with in_words(folder):
-                    os.rename(place, folder)
+                    rename(place, folder)
                 sync_folder(self._versions)
-                write_json(self.folder / HEADER, header)
+                write_json(self._header, header)
                 sync_folder(self.folder)
             except UserError:
                 self._clean()
@@ -219,7 +244,7 @@ class Store:
             version = self.version(self._parent() if number is None else number)
             for name in (TENSORS, PHOTOS):
                 self._content(version, name)
-            write_json(self.folder / HEADER, {**self.header(), "current": version.number})
+            write_json(self._header, {**self.header(), "current": version.number})
             sync_folder(self.folder)
             return version
 
@@ -231,7 +256,6 @@ class Store:
             number: the current version if None.
             extra_files: copied into it under these names, e.g. the weights of the backbone.
         """
-        target = Path(target)
         version = self.version(number)
         header = {**self.header(), "current": version.number, "newest": version.number}
         # Where the photos lie is nobody's business on another machine.
@@ -240,19 +264,17 @@ class Store:
         with in_words(target):
             if target.exists() and (not target.is_dir() or any(target.iterdir())):
                 raise UserError(f"{target} exists already. Export to a new or an empty folder.")
-            place = temporary_name(target.absolute())
+            place = temporary_name(as_given(target.absolute()))
             try:
-                folder = place / "versions" / version.folder.name
+                folder = inside(place, "versions", version.folder.name)
                 _write_version(folder, version.info, tensors, photos)
                 for name, path in extra_files.items():
-                    _copy(path, place / name)
-                write_json(place / HEADER, header)
+                    copy_file(path, inside(place, name))
+                write_json(inside(place, HEADER), header)
                 sync_folder(place)
-                if target.exists():
-                    target.rmdir()
-                os.rename(place, target)
+                rename(place, as_given(target))
             finally:
-                shutil.rmtree(place, ignore_errors=True)
+                remove_new(place)
         return target
 
     # Helpers. ------------------------------------------------------------------------------
@@ -280,11 +302,11 @@ class Store:
                 "this file, or choose another folder."
             )
 
-    def _place(self, number: int) -> Path:
-        return self._versions / f"{number:04d}"
+    def _place(self, number: int) -> Target:
+        return inside(self.folder, "versions", f"{number:04d}")
 
     def _read(self, number: int) -> Version:
-        path = self._place(number) / INFO
+        path = inside(self._place(number), INFO)
         try:
             info = read_json(path, {"files": dict, "classes": list}, "", OLDEST)
         except FileNotFoundError as error:
@@ -336,21 +358,22 @@ class Store:
             )
         return int(parent)
 
+    def drop_learning(self) -> None:
+        """Remove the unfinished learn, if there is one."""
+        remove_ours(self.learning, (JOB, *(f"checkpoints/{name}" for name in CHECKPOINTS)))
+
     def _clean(self) -> None:
         """Remove what a killed or failed commit left."""
         newest = 0 if self.is_new else self.header()["newest"]
-        left = [*self._versions.glob(".*.tmp"), *self.folder.glob(".*.tmp")]
-        left += [self._place(n) for n in _numbered(self._versions) if n > newest]
-        for path in left:
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                with suppress(OSError):
-                    path.unlink()
+        remove_left_overs(self.folder, (HEADER, HOLDER))
+        remove_ours(self._versions, [f".*.tmp/{name}" for name in VERSION_FILES])
+        for number in _numbered(self._versions):
+            if number > newest:
+                remove_ours(self._place(number), VERSION_FILES)
 
 
 def _checked(version: Version, name: str) -> bytes:
-    path = version.folder / name
+    path = inside(version.folder, name)
     try:
         content = read_file(path)
     except FileNotFoundError as error:
@@ -361,14 +384,14 @@ def _checked(version: Version, name: str) -> bytes:
 
 
 def _write_version(
-    place: Path, info: Mapping[str, Any], tensors: bytes, photos: Mapping[str, list[Any]]
+    place: Target, info: Mapping[str, Any], tensors: bytes, photos: Mapping[str, list[Any]]
 ) -> dict[str, Any]:
     """Write the three files and return the content of `version.json`."""
     contents = {TENSORS: tensors, PHOTOS: json.dumps(photos, separators=(",", ":")).encode()}
     for name, content in contents.items():
-        write_atomically(place / name, content)
+        write_atomically(inside(place, name), content)
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    written = write_json(place / INFO, {**info, "files": sums})
+    written = write_json(inside(place, INFO), {**info, "files": sums})
     sync_folder(place)
     return written
 
@@ -376,22 +399,19 @@ def _write_version(
 def _numbered(folder: Path) -> list[int]:
     if not folder.is_dir():
         return []
-    return sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal() and p.is_dir())
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
-    with open(target, "rb+") as file:
-        os.fsync(file.fileno())
+    return sorted(
+        int(path.name)
+        for path in folder.iterdir()
+        if re.fullmatch("[0-9]{4,9}", path.name) and path.is_dir() and not path.is_symlink()
+    )
 
 
 def _told(note: Path) -> str:
     """Who holds the lock."""
     try:
-        holder = json.loads(note.read_bytes())
+        holder = json.loads(read_file(note))
         return f"process {holder['pid']} is {holder['doing']} since {holder['since']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, UserError, ValueError, KeyError, TypeError):
         return "another process is writing to it"
 
 

@@ -5,7 +5,6 @@ shared prompts through a router of their own; a class is as likely as its likeli
 more photos of a class, the same class in another style, and new classes are one case.
 """
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -86,7 +85,7 @@ class ClassifierTrainer:
         version = self.store.commit(
             self.job.header, info, trainer.method.state_dict(), self._records(held_out)
         )
-        shutil.rmtree(self.store.learning, ignore_errors=True)
+        self.store.drop_learning()
         return version, held_out
 
     def _trainer(self, quiet: bool) -> Trainer:

@@ -156,9 +156,9 @@ def predict(
     )
     if csv:
         from hashprompt.classifier.answers import to_csv
-        from hashprompt.storage.files import write_atomically
+        from hashprompt.storage.files import as_given, write_atomically
 
-        write_atomically(csv, to_csv(answers, top).encode())
+        write_atomically(as_given(csv), to_csv(answers, top).encode())
         print_line(f"{len(answers)} answers: {csv}")
     elif as_json:
         from hashprompt.classifier.answers import to_json

@@ -147,16 +147,16 @@ def compare(
     table = compare_runs(folders, allow_mixed)
     console.print(table.to_rich())
     if markdown or figure or cost:
-        from hashprompt.storage.files import write_atomically
+        from hashprompt.storage.files import as_given, write_atomically
     if markdown:
-        write_atomically(markdown, table.to_markdown().encode())
+        write_atomically(as_given(markdown), table.to_markdown().encode())
     if figure or cost:
         from hashprompt.report.compare_figures import compare_figure, cost_figure
         from hashprompt.report.figures import render
 
         for path, draw in ((figure, compare_figure), (cost, cost_figure)):
             if path:
-                write_atomically(path, render(partial(draw, table)) or b"")
+                write_atomically(as_given(path), render(partial(draw, table)) or b"")
 
 
 def register(app: typer.Typer) -> None:

@@ -1,6 +1,7 @@
 """Checkpoints: tensors in safetensors, the rest in JSON, each complete or not there at all."""
 
 import hashlib
+import os
 import re
 import warnings
 from collections.abc import Mapping
@@ -8,21 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hashprompt.errors import UserError
-from hashprompt.storage.files import (
-    OTHER_CONTENT,
-    DamagedError,
-    bytes_to_tensors,
-    read_file,
-    read_json,
-    tensor_bytes,
-    write_atomically,
-    write_json,
-)
+from hashprompt.storage.files import Target, inside, read_file, remove_file, write_atomically
+from hashprompt.storage.json_files import OTHER_CONTENT, DamagedError, read_json, write_json
+from hashprompt.storage.tensor_files import bytes_to_tensors, tensor_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 KEPT = 2  # the newest, and the one before it in case the newest is damaged
+FILES = ("state-*.json", "tensors-*.safetensors")
 # The names we give, those of unfinished writes too; no other file is ever removed.
 NAME = re.compile(r"(?:state-([0-9]{6,})\.json|tensors-([0-9]{6,})\.safetensors)")
 UNFINISHED = re.compile(rf"\.{NAME.pattern}\.[0-9a-f]+\.tmp")
@@ -82,18 +77,22 @@ class Checkpoints:
 
     def _ours(self) -> list[re.Match[str]]:
         try:
-            names = [path.name for path in self.folder.iterdir()]
+            names = [path.name for path in self._file().iterdir()]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise UserError(f"Could not read {self.folder}: {error.strerror or error}.") from error
         return [match for name in names if (match := NAME.fullmatch(name))]
 
-    def _state(self, number: int) -> Path:
-        return self.folder / f"state-{number:06d}.json"
+    def _state(self, number: int) -> Target:
+        return self._file(f"state-{number:06d}.json")
 
-    def _tensors(self, number: int) -> Path:
-        return self.folder / f"tensors-{number:06d}.safetensors"
+    def _tensors(self, number: int) -> Target:
+        return self._file(f"tensors-{number:06d}.safetensors")
+
+    def _file(self, *name: str) -> Target:
+        """A file in the folder, or the folder; neither may be a link."""
+        return inside(self.folder.parent, self.folder.name, *name)
 
     def _read(self, number: int) -> tuple[bytes, dict[str, Any]]:
         """Content of the tensors' file, and state."""
@@ -110,12 +109,12 @@ class Checkpoints:
         """Remove checkpoints older than those kept, and what killed saves left."""
         whole = [number for number in self._numbers() if number not in self._damaged]
         keep = set(whole[-KEPT:])
-        for path in self.folder.iterdir():
-            match = NAME.fullmatch(path.name)
+        for name in os.listdir(self._file()):
+            match = NAME.fullmatch(name)
             number = _number(match) if match else newest
             half = number < newest and not self._state(number).exists()
-            if number < min(keep) or half or UNFINISHED.fullmatch(path.name):
-                path.unlink(missing_ok=True)
+            if number < min(keep) or half or UNFINISHED.fullmatch(name):
+                remove_file(self._file(name))
 
 
 def _number(match: re.Match[str]) -> int:

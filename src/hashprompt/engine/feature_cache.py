@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hashprompt.errors import UserError
 from hashprompt.storage.cache import cache_dir
-from hashprompt.storage.files import write_atomically
+from hashprompt.storage.files import Target, inside, read_file, write_atomically
 
 DIGEST_BYTES = 32
 
@@ -29,14 +29,14 @@ class FeatureCache:
     """
 
     def __init__(self, key: str) -> None:
-        self.folder = cache_dir() / "features" / key
+        self._key = key
         self._features: dict[bytes, Tensor] = {}
         self._blocks: dict[str, list[bytes]] = {}  # digests by name, of blocks met so far
 
     def find(self, digests: Sequence[bytes]) -> dict[bytes, Tensor]:
         """The features of images, as far as they are known."""
         wanted = set(digests) - self._features.keys()
-        for file in sorted(self.folder.glob("*.digests")):
+        for file in sorted((cache_dir() / "features" / self._key).glob("*.digests")):
             if not wanted:
                 break
             if file.stem not in self._blocks:
@@ -55,17 +55,20 @@ class FeatureCache:
         self._blocks[name] = list(digests)
         try:
             # The list comes last: where it is, the features are.
-            write_atomically(self.folder / f"{name}.safetensors", save({"features": features}))
-            write_atomically(self.folder / f"{name}.digests", listed)
+            write_atomically(self._file(f"{name}.safetensors"), save({"features": features}))
+            write_atomically(self._file(f"{name}.digests"), listed)
         except (OSError, UserError) as error:
             warnings.warn(f"Could not keep features ({error}).", stacklevel=2)
+
+    def _file(self, name: str) -> Target:
+        return inside(cache_dir(), "features", self._key, name)
 
     def _read_block(self, name: str) -> dict[bytes, Tensor]:
         digests = self._blocks[name]
         try:
             # Read, not mapped: a file that another program cuts short must not take us down.
-            features = load((self.folder / f"{name}.safetensors").read_bytes())["features"]
-        except (OSError, SafetensorError, KeyError):
+            features = load(read_file(self._file(f"{name}.safetensors")))["features"]
+        except (OSError, UserError, SafetensorError, KeyError):
             return {}
         if len(features) != len(digests) or _checksum(b"".join(digests), features) != name:
             return {}
@@ -74,8 +77,8 @@ class FeatureCache:
 
 def _read_digests(file: Path) -> list[bytes]:
     try:
-        listed = file.read_bytes()
-    except OSError:
+        listed = read_file(file)
+    except (OSError, UserError):
         return []
     return [listed[at : at + DIGEST_BYTES] for at in range(0, len(listed), DIGEST_BYTES)]
 

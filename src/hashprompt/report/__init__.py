@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from hashprompt.errors import UserError
-from hashprompt.storage.files import DamagedError, read_json
+from hashprompt.storage.files import inside
+from hashprompt.storage.json_files import DamagedError, read_json
 
 ResultData = dict[str, Any]  # the content of result.json
 
@@ -14,7 +15,7 @@ REQUIRED = ("config", "protocol", "accuracy", "metrics", "after_task")
 
 def read_result(run_dir: Path) -> ResultData:
     """Read the result of a finished run, or say what the user can do about it."""
-    path = run_dir / "result.json"
+    path = inside(run_dir, "result.json")
     if not run_dir.is_dir():
         raise UserError(
             f"There is no run in {run_dir}. Make one with: hashprompt run --out {run_dir}"

@@ -9,7 +9,7 @@ from typing import Any
 from hashprompt.report import ResultData, read_result
 from hashprompt.report.figures import FIGURES, render
 from hashprompt.report.pages import PageFigure, plain, render_template
-from hashprompt.storage.files import write_atomically
+from hashprompt.storage.files import inside, write_atomically
 
 Table = tuple[list[str], list[list[Any]]]  # header and rows
 
@@ -48,9 +48,9 @@ def write_report(run_dir: Path) -> Path:
         light = render(partial(draw, result))
         dark = render(partial(draw, result), dark=True)
         if light and dark:
-            write_atomically(run_dir / "figures" / f"{name}.png", light)
+            write_atomically(inside(run_dir, "figures", f"{name}.png"), light)
             figures.append(PageFigure(light, dark, name.replace("_", " "), CAPTIONS[name]))
-    page = run_dir / "report.html"
+    page = inside(run_dir, "report.html")
     write_atomically(page, render_page(result, figures).encode())
     return page
 

@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING
 from platformdirs import user_cache_path
 
 from hashprompt.errors import UserError
-from hashprompt.storage.files import (
-    checked_tensor_bytes,
-    checked_tensors,
-    read_file,
-    write_atomically,
-)
+from hashprompt.storage.files import inside, read_file, write_atomically
+from hashprompt.storage.tensor_files import checked_tensor_bytes, checked_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +26,7 @@ def cached(kind: str, key: str, make: "Callable[[], dict[str, Tensor]]") -> "dic
     """Tensors from the cache, or made now and kept. A damaged file is made anew."""
     from safetensors import SafetensorError
 
-    path = cache_dir() / kind / f"{key}.safetensors"
+    path = inside(cache_dir(), kind, f"{key}.safetensors")
     try:
         return checked_tensors(path, read_file(path))
     except (OSError, UserError, SafetensorError):

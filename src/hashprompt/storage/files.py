@@ -1,46 +1,110 @@
-"""The door to our files: every one is written whole or not at all, and checked when read back."""
+"""The door to files: what a user or a stranger gave us is opened, written and removed here alone.
 
-import hashlib
-import json
+Folders of runs and classifiers, photos and weights are things that people send each other. So
+nothing but a regular file is read (a pipe would be waited for, a device never ends), nothing is
+written or removed through a link, and nothing is removed that has a name we do not give. A path may
+be written or removed only as a `Target`: `inside` a folder of ours, or just `as_given` by the user.
+"""
+
+import errno
+import fnmatch
 import os
+import re
 import secrets
-from collections.abc import Iterator, Mapping
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePath
+from typing import BinaryIO, NewType
 
 from hashprompt.errors import UserError
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-FORMAT = 2  # of all JSON files that are read back; files of format 1 had no checksum of their own
-OTHER_CONTENT = "its content is not what was written"
+Target = NewType("Target", Path)  # a path that may be written or removed
+GIGABYTE = 10**9
+TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")  # see `temporary_name`
 
 
-class DamagedError(UserError):
-    """A file is there, or should be, but does not hold what was written.
+class LinkError(UserError):
+    """A link where only a file or folder of ours can be."""
 
-    An error of the disk is none: what cannot be read now may be read later.
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is a link. It might lead out of the folder it is in, so nothing is read, "
+            "written or removed there. Put the file or folder itself in its place."
+        )
+
+
+# Which paths may be changed. -----------------------------------------------------------------
+
+
+def inside(folder: Path, *names: str) -> Target:
+    """`folder/names…`, of which none is a link; the folder itself may be one.
+
+    Raises:
+        LinkError: if one is.
     """
+    path = folder
+    for name in names:
+        if name in ("", ".", "..") or PurePath(name).name != name:
+            raise ValueError(f"{name!r} is no name of a file in a folder.")
+        path = path / name
+        if path.is_symlink():
+            raise LinkError(path)
+    return Target(path)
 
-    def __init__(self, path: Path, reason: str, advice: str = "") -> None:
-        super().__init__(f"{path} is damaged ({reason}). {advice}".rstrip())
-        self.path, self.reason = path, reason
+
+def as_given(path: Path) -> Target:
+    """A path that the user typed: links in it are meant."""
+    return Target(path)
 
 
-# Bytes. --------------------------------------------------------------------------------------
+# Reading. ------------------------------------------------------------------------------------
 
 
-def read_file(path: Path) -> bytes:
-    """All bytes of a file.
+def open_file(path: Path, most: int | None = None) -> BinaryIO:
+    """Open a file to read its bytes.
+
+    Args:
+        path: may be a link, if it leads to a regular file.
+        most: bytes it may have.
+
+    Raises:
+        OSError: as `open` does, and for what is no regular file or too large.
+    """
+    _check_regular(path, os.stat(path), most)  # before opening, which may already do something
+
+    def without_waiting(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+    file = open(path, "rb", opener=without_waiting)  # noqa: SIM115 (the caller closes it)
+    try:
+        _check_regular(path, os.fstat(file.fileno()), most)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _check_regular(path: Path, status: os.stat_result, most: int | None) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
+        raise OSError(kind, "it is not a regular file", str(path))
+    if most is not None and status.st_size > most:
+        problem = f"it has {status.st_size / 1e6:,.0f} MB, and at most {most / 1e6:,.0f} are read"
+        raise OSError(errno.EFBIG, problem, str(path))
+
+
+def read_file(path: Path, most: int | None = None) -> bytes:
+    """All bytes of a file; `most` of them by default as many as `memory_budget`.
 
     Raises:
         FileNotFoundError: what this means, the caller knows.
-        UserError: for every other error of the disk.
+        UserError: for every other error of the disk, for what is no file and what is too large.
     """
     try:
-        return path.read_bytes()
+        with open_file(path, memory_budget() if most is None else most) as file:
+            return file.read()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(error.errno, error.strerror, str(path)) from error
     except OSError as error:
@@ -50,27 +114,79 @@ def read_file(path: Path) -> bytes:
         ) from error
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def memory_budget() -> int:
+    """Bytes that one file may take in memory: half of what this machine has."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, ValueError, OSError):  # not on this system
+        return 4 * GIGABYTE
+
+
+# Writing. ------------------------------------------------------------------------------------
+
+
+def write_atomically(target: Target, content: bytes) -> None:
     """Write a file so that a reader sees the old content or all of the new."""
-    with in_words(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = temporary_name(path)
+    with in_words(target):
+        make_folder(Target(target.parent))
+        with suppress(FileNotFoundError):
+            _check_regular(target, os.stat(target), None)  # `--csv /dev/stdout`
+        temporary = temporary_name(target)
         try:
             # Exclusive: neither a link nor a file that somebody put there is written through.
             with open(temporary, "xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            os.replace(temporary, target)
         except OSError:
             with suppress(OSError):
                 temporary.unlink()
             raise
 
 
-def temporary_name(path: Path) -> Path:
-    """A name beside `path` that nobody can guess or have taken: hidden, ending in `.tmp`."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+def append_to(target: Target) -> BinaryIO:
+    """Open a file, new or old, to write at its end.
+
+    Raises:
+        OSError: as `open` does, and for a link or what is no regular file.
+    """
+    no_follow = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+    def without_following(name: str, flags: int) -> int:
+        return os.open(name, flags | no_follow, 0o666)
+
+    file = open(target, "ab", opener=without_following)  # noqa: SIM115 (the caller closes it)
+    try:
+        _check_regular(target, os.fstat(file.fileno()), None)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def copy_file(source: Path, target: Target) -> None:
+    """Copy a regular file to a name that is not taken yet."""
+    make_folder(Target(target.parent))
+    with open_file(source) as old, open(target, "xb") as new:
+        shutil.copyfileobj(old, new)
+        new.flush()
+        os.fsync(new.fileno())
+
+
+def rename(old: Target, new: Target) -> None:
+    """Give a file or folder another name; a file that has it is replaced."""
+    os.replace(old, new)
+
+
+def make_folder(target: Target) -> None:
+    """Make a folder, and those above it, unless it is there."""
+    target.mkdir(parents=True, exist_ok=True)
+
+
+def temporary_name(target: Target) -> Target:
+    """A name beside `target` that nobody can guess or have taken: hidden, ending in `.tmp`."""
+    return Target(target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp"))
 
 
 def sync_folder(folder: Path) -> None:
@@ -81,6 +197,61 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+# Removing. -----------------------------------------------------------------------------------
+
+
+def remove_file(target: Target) -> None:
+    """Remove a file, or a link, if it is there."""
+    target.unlink(missing_ok=True)
+
+
+def remove_ours(target: Target, patterns: Sequence[str]) -> None:
+    """Remove from a folder the files that we write there, and the folder if nothing else is in it.
+
+    Args:
+        target: what is no folder, or a link to one, is left alone.
+        patterns: of paths below it, e.g. `checkpoints/state-*.json`; their temporary names are
+            meant too.
+    """
+    if target.is_symlink() or not target.is_dir():
+        return
+    folders = {".", *(pattern.rpartition("/")[0] for pattern in patterns)}
+    for place, _, names in os.walk(target, topdown=False):  # does not go through links
+        folder = Path(place).relative_to(target)
+        for name in names:
+            final = re.sub(TEMPORARY, r"\1", name)
+            if _matches(folder / final, patterns):
+                with suppress(OSError):
+                    os.unlink(Path(place) / name)
+        if _matches(folder, folders):
+            with suppress(OSError):  # it is not empty
+                os.rmdir(place)
+
+
+def _matches(path: Path, patterns: Iterable[str]) -> bool:
+    """Name by name: `*` does not stand for a path."""
+    names = path.as_posix().split("/")
+    split = (pattern.split("/") for pattern in patterns)
+    return any(len(s) == len(names) and all(map(fnmatch.fnmatchcase, names, s)) for s in split)
+
+
+def remove_left_overs(folder: Path, names: Iterable[str]) -> None:
+    """Remove what killed writes of these files left."""
+    for name in os.listdir(folder):
+        match = TEMPORARY.fullmatch(name)
+        if match and match[1] in names:
+            with suppress(OSError):
+                remove_file(inside(folder, name))
+
+
+def remove_new(target: Target) -> None:
+    """Remove a folder that this process made under a temporary name, with all that is in it."""
+    shutil.rmtree(target, ignore_errors=True)
+
+
+# Words. --------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -97,112 +268,3 @@ def in_words(path: Path) -> Iterator[None]:
 
 def reason_of(error: Exception) -> str:
     return getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-
-
-# JSON. ---------------------------------------------------------------------------------------
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Write an object with its format and a checksum; returns what `read_json` will give."""
-    # Through JSON, so that what is summed and returned is what a reader gets.
-    written: dict[str, Any] = json.loads(json.dumps({**value, "format": FORMAT}))
-    sealed = {**written, "sha256": json_sha256(written)}
-    write_atomically(path, json.dumps(sealed, indent=1).encode())
-    return written
-
-
-Expected = Mapping[str, type]  # keys an object must have, with the types of their values
-
-
-def read_json(
-    path: Path,
-    expected: Expected,
-    advice: str,
-    oldest: int = FORMAT,
-    may_lack_checksum: bool = False,
-) -> dict[str, Any]:
-    """Read what `write_json` wrote, without the checksum.
-
-    Args:
-        advice: what the user can do if it is damaged.
-        oldest: format that is still read.
-        may_lack_checksum: in format 1, which had none in most files.
-
-    Raises:
-        FileNotFoundError: if it is not there.
-        DamagedError: if it is not what was written.
-        UserError: if it cannot be read now, or only by another version of hashprompt.
-    """
-    try:
-        value = json.loads(read_file(path))
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(path, f"it is no JSON: {error}", advice) from error
-    written = value.get("format") if isinstance(value, dict) else None
-    if type(written) is not int:
-        raise DamagedError(path, "it has no format number", advice)
-    if written > FORMAT:
-        raise UserError(
-            f"{path} was made by a newer hashprompt (format {written}, known: {FORMAT}). "
-            "Update: pip install --upgrade hashprompt"
-        )
-    if written < oldest:
-        raise UserError(
-            f"{path} was made by an older hashprompt: it has format {written}, which carries no "
-            f"checksums, and this version reads format {FORMAT}. Read it with the version that "
-            "wrote it, or make it again."
-        )
-    checksum = value.pop("sha256", None)
-    unchecked = may_lack_checksum and written == 1 and checksum is None
-    if checksum != json_sha256(value) and not unchecked:
-        raise DamagedError(path, OTHER_CONTENT, advice)
-    require(path, value, expected, advice)
-    return value
-
-
-def require(path: Path, value: Mapping[str, Any], expected: Expected, advice: str) -> None:
-    """Refuse an object of a file that lacks a key or has something else in its place."""
-    for key, kind in expected.items():
-        # A boolean is no number here, though Python says so.
-        if not isinstance(value.get(key), kind) or (kind is int and type(value[key]) is bool):
-            raise DamagedError(path, f"it has no proper `{key}`", advice)
-
-
-def json_sha256(value: Mapping[str, Any]) -> str:
-    """SHA-256 of an object that came out of JSON, whatever the order of its keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-# Tensors. ------------------------------------------------------------------------------------
-
-
-def tensor_bytes(tensors: Mapping[str, "Tensor"], metadata: dict[str, str] | None = None) -> bytes:
-    """Tensors of any device as the content of a safetensors file."""
-    from safetensors.torch import save
-
-    return save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, metadata)
-
-
-def bytes_to_tensors(content: bytes) -> "dict[str, Tensor]":
-    """The tensors of a safetensors file that was read, not mapped.
-
-    Mapped, a file that another program cuts short would take us down.
-    """
-    from safetensors.torch import load
-
-    return load(content)
-
-
-def checked_tensor_bytes(tensors: Mapping[str, "Tensor"]) -> bytes:
-    """The same as `tensor_bytes`, with their checksum among the metadata."""
-    checksum = hashlib.sha256(tensor_bytes(tensors)).hexdigest()
-    return tensor_bytes(tensors, {"sha256": checksum})
-
-
-def checked_tensors(path: Path, content: bytes) -> "dict[str, Tensor]":
-    """The tensors that `checked_tensor_bytes` wrote, if they still are what they were."""
-    tensors = bytes_to_tensors(content)
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    checksum = header.get("__metadata__", {}).get("sha256")
-    if checksum != hashlib.sha256(tensor_bytes(tensors)).hexdigest():
-        raise DamagedError(path, OTHER_CONTENT)
-    return tensors

@@ -7,7 +7,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from hashprompt.errors import UserError
-from hashprompt.storage.files import in_words
+from hashprompt.storage.files import as_given, in_words, inside, make_folder
+
+LOCK = ".lock"  # of a folder, and in it
 
 
 @contextmanager
@@ -21,9 +23,9 @@ def locked(folder: Path, in_use: Callable[[], str]) -> Iterator[None]:
     Raises:
         UserError: at once, if another holds it or the disk does not take a lock.
     """
-    lock = FileLock(folder / ".lock")
+    lock = FileLock(inside(folder, LOCK))
     with in_words(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(as_given(folder))
         try:
             lock.acquire(timeout=0)
         except Timeout as error:

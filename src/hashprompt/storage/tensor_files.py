@@ -1,0 +1,48 @@
+"""Tensors as the content of safetensors files.
+
+Nothing here imports torch before tensors are read or written.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hashprompt.storage.json_files import OTHER_CONTENT, DamagedError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def tensor_bytes(tensors: Mapping[str, "Tensor"], metadata: dict[str, str] | None = None) -> bytes:
+    """Tensors of any device as the content of a safetensors file."""
+    from safetensors.torch import save
+
+    return save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, metadata)
+
+
+def bytes_to_tensors(content: bytes) -> "dict[str, Tensor]":
+    """The tensors of a safetensors file that was read, not mapped.
+
+    Mapped, a file that another program cuts short would take us down.
+    """
+    from safetensors.torch import load
+
+    return load(content)
+
+
+def checked_tensor_bytes(tensors: Mapping[str, "Tensor"]) -> bytes:
+    """The same as `tensor_bytes`, with their checksum among the metadata."""
+    checksum = hashlib.sha256(tensor_bytes(tensors)).hexdigest()
+    return tensor_bytes(tensors, {"sha256": checksum})
+
+
+def checked_tensors(path: Path, content: bytes) -> "dict[str, Tensor]":
+    """The tensors that `checked_tensor_bytes` wrote, if they still are what they were."""
+    tensors = bytes_to_tensors(content)
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    checksum = header.get("__metadata__", {}).get("sha256")
+    if checksum != hashlib.sha256(tensor_bytes(tensors)).hexdigest():
+        raise DamagedError(path, OTHER_CONTENT)
+    return tensors

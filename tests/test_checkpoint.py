@@ -13,6 +13,7 @@ from hashprompt.errors import UserError
 from hashprompt.storage import files as storage_files
 from hashprompt.storage.files import write_atomically
 from hashprompt.storage.json_files import read_json, write_json
+from hashprompt.storage.schema import Schema
 
 
 @pytest.fixture
@@ -24,6 +25,15 @@ def saved(tmp_path: Path) -> Checkpoints:
     return checkpoints
 
 
+def state_of(task: int) -> dict[str, Any]:
+    return {
+        "position": {"task": task, "phase": -1, "epoch": 0, "step": 0},
+        "log": {"accuracy": [], "after_task": [], "diagnostics": [], "timings": []},
+        "passes": {},
+        "precision": {},
+    }
+
+
 def save(checkpoints: Checkpoints, number: int) -> None:
     tensors = {
         "prompts": torch.full((2, 3), number / 7),
@@ -31,7 +41,7 @@ def save(checkpoints: Checkpoints, number: int) -> None:
         "empty": torch.zeros(0, 5),
         "turned": torch.arange(6.0).view(2, 3).T,  # not contiguous
     }
-    checkpoints.save(tensors, {"position": {"task": number}, "third": 1 / 3})
+    checkpoints.save(tensors, {**state_of(number), "third": 1 / 3})
 
 
 def loaded(checkpoints: Checkpoints) -> int:
@@ -221,4 +231,4 @@ def test_a_failed_save_leaves_the_checkpoints_as_they_were(
 def test_json_keeps_every_digit(tmp_path: Path) -> None:
     value = {"a": 0.1 + 0.2, "b": [None, 1 / 3], "c": 2**60}
     write_json(tmp_path / "x.json", value)
-    assert read_json(tmp_path / "x.json", {}, "").items() >= value.items()
+    assert read_json(tmp_path / "x.json", Schema, "").items() >= value.items()

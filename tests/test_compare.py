@@ -43,6 +43,7 @@ def make(tmp_path: Path) -> Make:
                 "options": {"epochs": 5, "penalty": 0.4} | (options or {}),
             },
             "protocol": {
+                "stream": "glyphs",
                 "fingerprint": "abc",
                 "class_order": order,
                 "class_names": ["abcd"[c] for c in order],
@@ -60,7 +61,12 @@ def make(tmp_path: Path) -> Make:
                 {"task": 1, "average": faa, "task_inference": faa + 5},
             ],
             "parameters": {"prompts": 1000, "routers": 200, "head": 40, "tii": 7, "statistics": 9},
-            "timings": [{"task": t, "phase": "wtp", "seconds": 10.0 + seed} for t in (0, 1)],
+            "timings": [
+                {"task": t, "phase": "wtp", "seconds": 10.0 + seed, "images": 8} for t in (0, 1)
+            ],
+            "diagnostics": [],
+            "usage": None,
+            "versions": {},
             "passes": {"plain": 5, "prompted": 6, "prompted+grad": 12000},
         } | changes
         folder = tmp_path / name
@@ -127,7 +133,7 @@ def test_undefined_metrics_stay_undefined(make: Make) -> None:
         after_task=[{"task": 1, "average": 80.0}],
         parameters={},
         timings=[],
-        passes=None,
+        passes={},
     )
     comparison = compare([joint])
     assert "| joint | paper | 1 | 80.00 | – | – | – | – | – | – |" in comparison.to_markdown()

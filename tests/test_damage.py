@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from test_checkpoint import state_of
 
 from hashprompt import benchmark
 from hashprompt.engine.checkpoint import Checkpoints
@@ -74,7 +75,7 @@ def test_a_passing_read_error_stops_and_deletes_nothing(
 
 
 def save(checkpoints: Checkpoints, number: int) -> None:
-    checkpoints.save({"x": torch.tensor([number])}, {"position": {"task": number}})
+    checkpoints.save({"x": torch.tensor([number])}, state_of(number))
 
 
 def names(checkpoints: Checkpoints) -> set[int]:
@@ -91,7 +92,7 @@ def test_loading_deletes_nothing_and_says_what_is_damaged(tmp_path: Path) -> Non
         with pytest.warns(UserWarning, match=r"tensors-000002.safetensors: .*the one before"):
             loaded = Checkpoints(tmp_path).load()
         assert loaded is not None
-        assert loaded[1]["position"] == {"task": 1}
+        assert loaded[1]["position"]["task"] == 1
     cut(tmp_path / "state-000001.json")
     with pytest.warns(UserWarning, match=r"No checkpoint is whole"):
         assert Checkpoints(tmp_path).load() is None

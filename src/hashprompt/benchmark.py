@@ -168,12 +168,7 @@ def evaluate(folder: str | Path, quiet: bool = False, **options: Any) -> dict[st
     run_options, seed = planned.run_options, planned.seed
     callbacks = () if quiet else (ProgressBars(),)
     trainer = Trainer(method, stream, backbone, run_options, fabric, folder, seed, callbacks)
-    try:
-        return trainer.evaluate()
-    except KeyError as error:
-        raise UserError(
-            f"The learner in {folder} lacks what these options need: {error}"
-        ) from error
+    return trainer.evaluate()
 
 
 def _check_same(folder: Path, then: dict[str, Any], now: dict[str, Any]) -> None:

@@ -18,15 +18,10 @@ from hashprompt.methods.registry import find_method, preset_options
 from hashprompt.options import Options, build, split_options
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
+from hashprompt.schemas.run import RunConfig
 from hashprompt.storage.files import inside
 from hashprompt.storage.json_files import DamagedError, read_json
 
-CONFIG: dict[str, type] = {  # what config.json holds
-    **dict.fromkeys(("method", "stream", "backbone", "preset"), str),
-    "seed": int,
-    "options": dict,
-    "protocol": dict,
-}
 ADVICE = (
     "Options are not changed by editing this file: begin a new run with `hashprompt run --set "
     "NAME=VALUE`, or put the file back."
@@ -106,7 +101,7 @@ def stored_plan(
     """The plan of a run directory, and the protocol it began with."""
     path = inside(folder, "config.json")
     try:
-        stored = read_json(path, CONFIG, ADVICE)
+        stored = read_json(path, RunConfig, ADVICE)
     except FileNotFoundError as error:
         raise UserError(f"{folder} is not a run directory: no config.json in it.") from error
     except DamagedError as error:

@@ -25,7 +25,7 @@ HEADER = {
     "method": "hash",
     "seed": 0,
     "options": {},
-    "backbone": {"name": "nano", "sha256": "f00", "image_size": 32},
+    "backbone": {"name": "nano", "sha256": "f0" * 32, "image_size": 32},
 }
 CLASSES = ["robin", "wren", "tit", "jay"]
 FILES = ["photos.json", "tensors.safetensors", "version.json"]
@@ -39,12 +39,26 @@ def commit(store: Store, number: int) -> Version:
 def info(number: int) -> dict[str, Any]:
     known = CLASSES[: number + 1]
     return {
+        "job": "",
         "source": f"month-{number}",
         "classes": known,
+        "integer_labels": False,
+        "batches": [[0]] * number,
+        "batch_names": [f"month-{n}" for n in range(1, number + 1)],
         "images": {name: [10 * number, 2] for name in known},
-        "accuracy": {name: [number, 4] for name in known},
+        "accuracy": {name: [min(number, 4), 4] for name in known},
+        "before": {},
+        "after": {},
+        "confusions": [],
         "training": {"epochs": number, "batch_size": 2},
+        "usage": None,
+        "sizes": {},
+        "notes": [],
         "temperature": number / 3,
+        "calibration": {},
+        "distances": [],
+        "seconds": {},
+        "total_seconds": 1.5,
     }
 
 
@@ -53,7 +67,7 @@ def tensor(number: int) -> torch.Tensor:
 
 
 def photos(number: int) -> dict[str, list[Any]]:
-    return {f"{number:064d}": [0, "test", "/home/me/a.jpg"], "b" * 64: [1, "train", ""]}
+    return {f"{number:064d}": [0, "test", "/home/me/a.jpg", 1], "b" * 64: [1, "train", "", None]}
 
 
 def assert_whole(store: Store, number: int, content: int | None = None) -> None:
@@ -100,9 +114,9 @@ def test_what_was_committed_comes_back(birds: Store) -> None:
 
 
 def test_commit_returns_what_a_reader_gets(birds: Store) -> None:
-    made = birds.commit(HEADER, {**info(1), "usage": {3: (1, 2)}}, {}, {})
+    made = birds.commit(HEADER, {**info(1), "training": {3: (1, 2)}}, {}, {})
     assert made == birds.version(4)
-    assert made.info["usage"] == {"3": [1, 2]}
+    assert made.info["training"] == {"3": [1, 2]}
 
 
 def test_all_versions_are_listed_by_number(birds: Store) -> None:
@@ -602,8 +616,8 @@ def test_an_exported_version_opens_elsewhere(birds: Store, tmp_path: Path) -> No
 def test_an_export_holds_no_path_of_a_photo(birds: Store, tmp_path: Path) -> None:
     box = Store(birds.export(tmp_path / "box", None, {}))
     assert box.photos(box.version()) == {
-        f"{3:064d}": [0, "test", ""],
-        "b" * 64: [1, "train", ""],
+        f"{3:064d}": [0, "test", "", 1],
+        "b" * 64: [1, "train", "", None],
     }
     assert not [p for p in box.folder.rglob("*.*") if p.is_file() and b"/home/me" in p.read_bytes()]
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import create_model
 
 from hashprompt.errors import UserError
 from hashprompt.storage import cache, files
 from hashprompt.storage.files import read_file
 from hashprompt.storage.json_files import FORMAT, DamagedError, read_json, write_json
 from hashprompt.storage.lock import locked
+from hashprompt.storage.schema import Schema
 
 VALUE = {"name": "Zürich", "seed": 3, "rate": 0.1 + 0.2, "rows": [[1, None], [True, -2.5e-300]]}
 
@@ -27,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def read(path: Path) -> dict[str, Any]:
-    return read_json(path, {}, "Put it back.")
+    return read_json(path, Schema, "Put it back.")
 
 
 def test_what_was_written_comes_back_with_its_format(path: Path) -> None:
@@ -70,9 +72,10 @@ def test_what_is_no_object_of_ours_is_damaged(content: str, path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "value"), [(int, True), (int, "3"), (dict, []), (str, None)])
 def test_a_value_of_another_type_is_refused(kind: type, value: Any, tmp_path: Path) -> None:
+    schema = create_model("Seed", __base__=Schema, seed=kind)
     write_json(tmp_path / "y.json", {"seed": value})
-    with pytest.raises(DamagedError, match="no proper `seed`"):
-        read_json(tmp_path / "y.json", {"seed": kind}, "")
+    with pytest.raises(DamagedError, match="`seed`: Input should be a valid"):
+        read_json(tmp_path / "y.json", schema, "")
 
 
 def test_a_file_of_the_first_format_is_read_only_where_this_is_asked_for(path: Path) -> None:
@@ -80,8 +83,8 @@ def test_a_file_of_the_first_format_is_read_only_where_this_is_asked_for(path: P
     with pytest.raises(UserError, match=r"older hashprompt.* format 1"):
         read(path)
     with pytest.raises(DamagedError):
-        read_json(path, {}, "", oldest=1)
-    assert read_json(path, {}, "", oldest=1, may_lack_checksum=True)["name"] == "Zürich"
+        read_json(path, Schema, "", oldest=1)
+    assert read_json(path, Schema, "", oldest=1, may_lack_checksum=True)["name"] == "Zürich"
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ESTALE])

@@ -3,13 +3,14 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hashprompt.errors import UserError
+from hashprompt.schemas.classifier import Job
 from hashprompt.storage.files import inside
-from hashprompt.storage.json_files import DamagedError, read_json, write_json
+from hashprompt.storage.json_files import read_json, write_json
 
 if TYPE_CHECKING:
     from hashprompt.classifier.photo_dataset import PhotoDataset
@@ -43,12 +44,10 @@ class LearnJob:
             "finished versions are not touched."
         )
         try:
-            stored = read_json(inside(folder, JOB), {}, advice)
-            return cls(**{k: v for k, v in stored.items() if k != "format"})
+            stored = read_json(inside(folder, JOB), Job, advice)
         except FileNotFoundError:
             return None
-        except TypeError as error:  # of another version
-            raise DamagedError(folder / JOB, str(error), advice) from error
+        return cls(**{field.name: stored[field.name] for field in fields(cls)})
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from hashprompt.classifier.store import Store
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.engine.devices import autocast
 from hashprompt.engine.views import views_of
-from hashprompt.errors import UserError
-from hashprompt.parts.growing import load_grown
+from hashprompt.parts.growing import load_grown, unfit_if_it_fails
 from hashprompt.parts.precision import exact
 
 NEAREST = 3  # cells that an answer names in `reminds_of`
@@ -43,19 +42,15 @@ class Predictor:
     ) -> None:
         self.config, self.info = config, info
         self.method = config.make_method()
-        try:
-            load_grown(self.method, tensors)
-        except KeyError as error:
-            raise UserError(
-                f"The stored learner does not fit its options: {error}. Was it made by another "
-                "version of hashprompt?"
-            ) from error
+        load_grown(self.method, tensors)
         self.method.eval()
         self.views = views_of(config.run_options, config.backbone.preprocessing, photo_stream(()))
         self.strangeness = Strangeness(self.method)
-        cells = zip(self.method.cells.task.tolist(), self.method.cells.label.tolist(), strict=True)
         # What each cell describes: the name of a class and of the learn that brought it.
-        self.cells = [(info["classes"][label], info["batch_names"][task]) for task, label in cells]
+        with unfit_if_it_fails():
+            columns = self.method.cells.task.tolist(), self.method.cells.label.tolist()
+            cells = zip(*columns, strict=True)
+            self.cells = [(info["classes"][c], info["batch_names"][task]) for task, c in cells]
 
     @classmethod
     def load(cls, store: Store, config: ClassifierConfig, number: int) -> "Predictor":
@@ -69,8 +64,10 @@ class Predictor:
         images = self.views.clean(photos.to(device))
         with autocast(self.config.run_options, device):
             plain = self.config.backbone.model(images)
-            prediction = self.method.predict(images, plain)
-        strangeness, distances = self.strangeness.of(plain.float())
+            with unfit_if_it_fails():
+                prediction = self.method.predict(images, plain)
+        with unfit_if_it_fails():
+            strangeness, distances = self.strangeness.of(plain.float())
         return PredictorOutput(prediction.logits.float().cpu(), strangeness.cpu(), distances.cpu())
 
     def unknown(self, strangeness: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from hashprompt.classifier.learn_job import JOB
 from hashprompt.engine.checkpoint import FILES as CHECKPOINTS
 from hashprompt.errors import UserError
+from hashprompt.schemas.classifier import Header, Holder, PhotoRows, VersionInfo
 from hashprompt.storage.files import (
     Target,
     as_given,
@@ -44,8 +45,9 @@ from hashprompt.storage.files import (
 from hashprompt.storage.json_files import (
     OTHER_CONTENT,
     DamagedError,
+    check_schema,
+    parse_json,
     read_json,
-    require,
     write_json,
 )
 from hashprompt.storage.lock import locked
@@ -55,9 +57,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 OLDEST = 1  # format that is still read: what somebody taught must not be lost
-POINTER: dict[str, type] = {"current": int, "newest": int}
-FIXED: dict[str, type] = {"method": str, "seed": int, "options": dict, "backbone": dict}
-BACKBONE: dict[str, type] = {"name": str, "sha256": str, "image_size": int}
 HEADER, INFO, TENSORS, PHOTOS = (
     "classifier.json",
     "version.json",
@@ -122,8 +121,7 @@ class Store:
         advice = (
             f"Put back a copy of this file; the versions in {self._versions} do not depend on it."
         )
-        header = read_json(path, FIXED | POINTER, advice, OLDEST, may_lack_checksum=True)
-        require(path, header["backbone"], BACKBONE, advice)
+        header = read_json(path, Header, advice, OLDEST, may_lack_checksum=True)
         if header["format"] == 1:
             warnings.warn(
                 f"{path} was written by an older hashprompt and has no checksum, so damage in it "
@@ -169,7 +167,16 @@ class Store:
 
     def photos(self, version: Version) -> dict[str, list[Any]]:
         """{sha256 of a photo: [class id, "train" or "test", path or "", answer]}, checked."""
-        found: dict[str, list[Any]] = json.loads(self._content(version, PHOTOS))
+        path, classes = version.folder / PHOTOS, len(version.info["classes"])
+        try:
+            found: dict[str, list[Any]] = parse_json(self._content(version, PHOTOS))
+            check_schema(path, found, PhotoRows)
+            if any(max(row[0], row[3] or 0) >= classes for row in found.values()):
+                raise ValueError("a photo has a class that is not there")
+        except ValueError as error:
+            raise self._damaged(version.number, DamagedError(path, str(error))) from error
+        except DamagedError as error:
+            raise self._damaged(version.number, error) from error
         return found
 
     def size(self, version: Version) -> int:
@@ -308,11 +315,13 @@ class Store:
     def _read(self, number: int) -> Version:
         path = inside(self._place(number), INFO)
         try:
-            info = read_json(path, {"files": dict, "classes": list}, "", OLDEST)
+            info = read_json(path, VersionInfo, "", OLDEST)
         except FileNotFoundError as error:
             raise DamagedError(path, "it is missing") from error
         if not {TENSORS, PHOTOS} <= info["files"].keys():
             raise DamagedError(path, "it names no files")
+        if info["number"] != number:
+            raise DamagedError(path, f"it is of version {info['number']}")
         return Version(number, self._place(number), info)
 
     def _content(self, version: Version, name: str) -> bytes:
@@ -406,12 +415,12 @@ def _numbered(folder: Path) -> list[int]:
     )
 
 
-def _told(note: Path) -> str:
+def _told(note: Target) -> str:
     """Who holds the lock."""
     try:
-        holder = json.loads(read_file(note))
+        holder = read_json(note, Holder, "")
         return f"process {holder['pid']} is {holder['doing']} since {holder['since']}"
-    except (OSError, UserError, ValueError, KeyError, TypeError):
+    except (OSError, UserError):
         return "another process is writing to it"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hashprompt.errors import UserError
+from hashprompt.schemas.run import RunState
 from hashprompt.storage.files import Target, inside, read_file, remove_file, write_atomically
 from hashprompt.storage.json_files import OTHER_CONTENT, DamagedError, read_json, write_json
 from hashprompt.storage.tensor_files import bytes_to_tensors, tensor_bytes
@@ -97,7 +98,7 @@ class Checkpoints:
     def _read(self, number: int) -> tuple[bytes, dict[str, Any]]:
         """Content of the tensors' file, and state."""
         try:
-            state = read_json(self._state(number), {"tensors_sha256": str}, "")
+            state = read_json(self._state(number), RunState, "")
             content = read_file(self._tensors(number))
         except FileNotFoundError as error:
             raise DamagedError(Path(error.filename), "it is missing") from error

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -23,11 +23,11 @@ from hashprompt.engine.passes import Passes
 from hashprompt.engine.replicas import Replicas
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.views import views_of
-from hashprompt.errors import UserError
+from hashprompt.errors import UserError, shortened
 from hashprompt.methods.base import Method
 from hashprompt.methods.phase import Batch, Phase
 from hashprompt.options.run import RunOptions
-from hashprompt.parts.growing import load_grown
+from hashprompt.parts.growing import load_grown, unfit_if_it_fails
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -115,9 +115,21 @@ class Trainer:
         for note in self.stream.notes:
             self.callbacks.on_message(note)
         tasks = self.stream.tasks
-        with self.callbacks.running(len(tasks), self.position.task), self.stop.listening():
-            for data in tasks[self.position.task :]:
-                self._learn(data)
+        start = replace(self.position)
+        try:
+            with self.callbacks.running(len(tasks), start.task), self.stop.listening():
+                for data in tasks[start.task :]:
+                    self._learn(data)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, IndexError, ValueError) as error:
+            if self.position != start or start == Position():
+                raise
+            raise UserError(
+                f"Cannot go on from the checkpoint in {self.checkpoints.folder}: "
+                f"{type(error).__name__}: {shortened(error, 200)}. Its tensors may not fit each "
+                "other, if it was changed."
+            ) from error
         return self.log
 
     def view_of(self, data: TaskData) -> CurrentTask:
@@ -239,7 +251,7 @@ class Trainer:
         last = len(self.stream.tasks)
         if self.position.task < last:
             raise UserError(f"This run is not finished. Go on with: {self.stop.resume_with}")
-        with self.callbacks.running(last, last):
+        with self.callbacks.running(last, last), unfit_if_it_fails():
             entry = self._evaluate(last - 1)
         return {**entry, "accuracy": [row[-1] for row in self.log["accuracy"]]}
 

@@ -1,9 +1,12 @@
 """Parameters and buffers that grow as tasks arrive, and still save and load by name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+
+from hashprompt.errors import UserError, shortened
 
 
 def grow_parameter(module: nn.Module, name: str, rows: Tensor) -> None:
@@ -18,15 +21,52 @@ def grow_buffer(module: nn.Module, name: str, rows: Tensor) -> None:
     setattr(module, name, torch.cat((old, rows.to(old))))
 
 
+class UnfitState(UserError):  # noqa: N818 (a finding about a state)
+    """Tensors that are not the state of a module."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"The stored learner does not fit its options: {reason}. It was made by another "
+            "version of hashprompt, or changed."
+        )
+
+
+def _refuse_unfit(name: str, tensor: Tensor, held: Tensor) -> None:
+    # float32 for float64 is fine: not every device has the latter.
+    same_kind = tensor.dtype == held.dtype or (
+        tensor.is_floating_point() and held.is_floating_point()
+    )
+    if not same_kind or tensor.ndim != held.ndim or tensor.shape[1:] != held.shape[1:]:
+        found, expected = (f"{t.dtype} {tuple(t.shape)}" for t in (tensor, held))
+        raise UnfitState(f"{name} is {found} and should be like {expected}")
+    if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        raise UnfitState(f"{name} holds numbers that are not finite")
+
+
+@contextmanager
+def unfit_if_it_fails() -> Iterator[None]:
+    """Around the first use of a loaded state, whose tensors may not fit each other."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, IndexError, ValueError) as error:
+        raise UnfitState(shortened(f"{type(error).__name__}: {error}", 200)) from error
+
+
 def load_grown(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Load a state whose tensors may have other shapes than the module's have now.
+    """Load a state whose tensors may have more rows than the module's have now.
 
     Raises:
-        KeyError: when names are missing or left over.
+        UnfitState: when names are missing or left over, when tensors have another kind of numbers
+            or other rows, or numbers that are not finite.
     """
-    wanted = set(module.state_dict())
-    if wanted != set(tensors):
-        raise KeyError(f"state does not fit: {sorted(wanted ^ set(tensors))[:5]}")
+    wanted = module.state_dict()
+    if wanted.keys() != tensors.keys():
+        names = sorted(wanted.keys() ^ tensors.keys())
+        raise UnfitState(f"{shortened(', '.join(names[:5]), 200)} is missing or left over")
+    for name, tensor in tensors.items():
+        _refuse_unfit(name, tensor, wanted[name])
     for name, tensor in tensors.items():
         path, _, leaf = name.rpartition(".")
         owner = module.get_submodule(path)

@@ -2,15 +2,21 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hashprompt.errors import UserError
+from pydantic import TypeAdapter, ValidationError
+
+from hashprompt.errors import UserError, shortened
 from hashprompt.storage.files import Target, read_file, write_atomically
+from hashprompt.storage.schema import Schema, first_problem
 
 FORMAT = 2  # of all JSON files that are read back; files of format 1 had no checksum of their own
 OTHER_CONTENT = "its content is not what was written"
+# Two million photos. A file of short values takes ten times its size in memory, so they count too.
+MOST_BYTES, MOST_VALUES = 256 * 10**6, 10 * 10**6
 
 
 class DamagedError(UserError):
@@ -26,19 +32,18 @@ class DamagedError(UserError):
 
 def write_json(target: Target, value: Mapping[str, Any]) -> dict[str, Any]:
     """Write an object with its format and a checksum; returns what `read_json` will give."""
-    # Through JSON, so that what is summed and returned is what a reader gets.
-    written: dict[str, Any] = json.loads(json.dumps({**value, "format": FORMAT}))
+    # Through JSON, so that what is summed and returned is what a reader gets. A number that is not
+    # finite, which JSON does not know, becomes null: a measure that failed must not cost a run.
+    text = json.dumps({**value, "format": FORMAT})
+    written: dict[str, Any] = json.loads(text, parse_constant=lambda name: None)
     sealed = {**written, "sha256": json_sha256(written)}
     write_atomically(target, json.dumps(sealed, indent=1).encode())
     return written
 
 
-Expected = Mapping[str, type]  # keys an object must have, with the types of their values
-
-
 def read_json(
     path: Target,
-    expected: Expected,
+    schema: type[Schema],
     advice: str,
     oldest: int = FORMAT,
     may_lack_checksum: bool = False,
@@ -46,19 +51,20 @@ def read_json(
     """Read what `write_json` wrote, without the checksum.
 
     Args:
+        schema: what it must hold.
         advice: what the user can do if it is damaged.
         oldest: format that is still read.
         may_lack_checksum: in format 1, which had none in most files.
 
     Raises:
         FileNotFoundError: if it is not there.
-        DamagedError: if it is not what was written.
+        DamagedError: if it is not what was written, or not what the schema says.
         UserError: if it cannot be read now, or only by another version of hashprompt.
     """
     try:
-        value = json.loads(read_file(path))
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(path, f"it is no JSON: {error}", advice) from error
+        value = parse_json(read_file(path, MOST_BYTES))
+    except ValueError as error:
+        raise DamagedError(path, f"it is no JSON: {shortened(error, 200)}", advice) from error
     written = value.get("format") if isinstance(value, dict) else None
     if type(written) is not int:
         raise DamagedError(path, "it has no format number", advice)
@@ -77,16 +83,39 @@ def read_json(
     unchecked = may_lack_checksum and written == 1 and checksum is None
     if checksum != json_sha256(value) and not unchecked:
         raise DamagedError(path, OTHER_CONTENT, advice)
-    require(path, value, expected, advice)
+    check_schema(path, value, schema, advice)
     return value
 
 
-def require(path: Path, value: Mapping[str, Any], expected: Expected, advice: str) -> None:
-    """Refuse an object of a file that lacks a key or has something else in its place."""
-    for key, kind in expected.items():
-        # A boolean is no number here, though Python says so.
-        if not isinstance(value.get(key), kind) or (kind is int and type(value[key]) is bool):
-            raise DamagedError(path, f"it has no proper `{key}`", advice)
+def check_schema(path: Path, value: Any, schema: Any, advice: str = "") -> None:
+    """Refuse the content of a file that is not of a schema, a model or any other type."""
+    try:
+        TypeAdapter(schema).validate_python(value)
+    except ValidationError as error:
+        raise DamagedError(path, first_problem(error), advice) from error
+
+
+def parse_json(content: bytes) -> Any:
+    """The value of a JSON text that a stranger may have written.
+
+    Raises:
+        ValueError: also for numbers that are not finite, too many values and too deep a nesting.
+    """
+    if content.count(b",") + content.count(b"[") + content.count(b"{") > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES:,} values")
+    try:
+        return json.loads(content, parse_constant=_refuse, parse_float=_finite)
+    except RecursionError as error:
+        raise ValueError("lists and objects are nested too deep") from error
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _refuse(digits)
 
 
 def json_sha256(value: Mapping[str, Any]) -> str:

@@ -1,0 +1,1 @@
+"""One schema per JSON file that is read back: of runs, and of classifiers."""

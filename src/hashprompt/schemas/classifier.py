@@ -1,0 +1,135 @@
+"""The files of a classifier's folder."""
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from hashprompt.storage.schema import Count, Pair, Schema, Seconds, Sha256, Usage, Values
+
+Positive = Annotated[int, Field(ge=1, lt=10**9)]
+
+
+def _is_time(text: str) -> str:
+    datetime.fromisoformat(text).astimezone()
+    return text
+
+
+def _is_confusion(row: list[str | int]) -> list[str | int]:
+    if [type(part) for part in row] != [str, str, int]:
+        raise ValueError("expected two names of classes and how often")
+    return row
+
+
+Time = Annotated[str, Field(max_length=40), AfterValidator(_is_time)]
+
+
+class StoredBackbone(Schema):
+    name: str
+    sha256: Sha256
+    image_size: Annotated[int, Field(ge=1, le=10_000)]
+
+
+class Fixed(Schema):
+    """What the first learn fixes."""
+
+    method: str
+    seed: int
+    options: Values
+    backbone: StoredBackbone
+
+
+class Header(Fixed):
+    """`classifier.json`."""
+
+    current: Positive
+    newest: Positive
+    created: Time
+
+    @model_validator(mode="after")
+    def _current_is_there(self) -> Self:
+        if self.current > self.newest:
+            raise ValueError("`current` is a version after the newest")
+        return self
+
+
+class VersionInfo(Schema):
+    """`versions/N/version.json`; counts by class are [right, tested] or [training, held out]."""
+
+    number: Positive
+    parent: Positive | None
+    created: Time
+    files: dict[str, Sha256]
+    job: str
+    source: str
+    classes: Annotated[list[str], Field(min_length=1)]
+    integer_labels: bool
+    batches: Annotated[list[list[Count]], Field(min_length=1)]
+    batch_names: list[str]
+    images: dict[str, Pair]
+    training: Values
+    usage: Usage | None
+    sizes: dict[str, Count]
+    notes: list[str]
+    temperature: Annotated[float, Field(gt=0)]
+    calibration: Values
+    distances: list[float]
+    accuracy: dict[str, Pair]
+    before: dict[str, Pair]
+    after: dict[str, Pair]
+    confusions: list[
+        Annotated[list[str | int], Field(min_length=3, max_length=3), AfterValidator(_is_confusion)]
+    ]
+    seconds: dict[str, Seconds]
+    total_seconds: Seconds
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        classes = set(self.classes)
+        if len(classes) < len(self.classes):
+            raise ValueError("`classes` has a name twice")
+        if self.parent is not None and self.parent >= self.number:
+            raise ValueError("`parent` is not an earlier version")
+        if len(self.batches) != len(self.batch_names):
+            raise ValueError("`batch_names` has other learns than `batches`")
+        if any(label >= len(classes) for batch in self.batches for label in batch):
+            raise ValueError("`batches` has a class that is not there")
+        if self.images.keys() != classes or self.accuracy.keys() != classes:
+            raise ValueError("`images` or `accuracy` has other classes than `classes`")
+        if not (self.before.keys() <= classes and self.after.keys() <= classes):
+            raise ValueError("`before` or `after` has a class that is not there")
+        if any({*row[:2]} - classes for row in self.confusions):
+            raise ValueError("`confusions` has a class that is not there")
+        for counts in (self.accuracy, self.before, self.after):
+            if any(right > tested for right, tested in counts.values()):
+                raise ValueError("more photos are right than were tested")
+        if self.integer_labels:
+            for name in self.classes:
+                int(name)
+        return self
+
+
+PhotoRow = Annotated[tuple[Count, Literal["train", "test"], str, Count | None], Field(strict=False)]
+PhotoRows = dict[Sha256, PhotoRow]  # `versions/N/photos.json`; see `PhotoRecord`
+
+
+class Job(Schema):
+    """`learning/job.json`."""
+
+    parent: Positive | None
+    source: str | None
+    test: str | None
+    effort: Literal["quick", "normal", "best"]
+    rename: dict[str, str]
+    unreadable: Literal["stop", "skip"]
+    header: Fixed
+    training: Values
+    fingerprint: str
+
+
+class Holder(Schema):
+    """`.holder.json`: who writes to the folder."""
+
+    pid: Count
+    doing: str
+    since: str

@@ -1,0 +1,122 @@
+"""The files of a run directory."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from hashprompt.storage.schema import (
+    MOST_TASKS,
+    Accuracy,
+    Count,
+    Index,
+    Percent,
+    Schema,
+    Seconds,
+    Sha256,
+    Usage,
+    Values,
+)
+
+Number = float | None  # also a whole one; None where there was nothing to measure
+
+
+class StoredPlan(Schema):
+    """What a run was asked to do."""
+
+    method: str
+    preset: str
+    stream: str
+    backbone: str
+    seed: int
+    options: Values
+
+
+class Protocol(Schema):
+    """What decides whether results can be compared; fields are compared as they are."""
+
+    stream: str
+    class_order: list[Count]
+    class_names: list[str]
+    tasks: list[list[Count]]
+    legacy: list[str]
+
+
+class RunConfig(StoredPlan):
+    """`config.json`."""
+
+    protocol: Protocol
+
+
+class AfterTask(Schema):
+    """Accuracies after one task, in percent."""
+
+    task: Index
+    average: Percent
+    new_classes: Percent | None = None
+    task_inference: Percent | None = None
+
+
+class Diagnostics(Schema):
+    """Means over the training of one task."""
+
+    task: Index
+    routing_entropy: Annotated[float, Field(ge=0)] | None = None
+    __pydantic_extra__: dict[str, Any]
+
+
+class Timing(Schema):
+    """One phase of one task."""
+
+    task: Index
+    phase: str
+    seconds: Seconds
+    images: Count
+
+
+class Log(Schema):
+    """What the engine writes down while it learns; `accuracy[i][t]` is task i after task t."""
+
+    accuracy: Accuracy
+    after_task: Annotated[list[AfterTask], Field(max_length=MOST_TASKS)]
+    diagnostics: list[Diagnostics]
+    timings: list[Timing]
+
+
+class RunResult(Log):
+    """`result.json`."""
+
+    finished: Literal[True]
+    config: StoredPlan
+    protocol: Protocol
+    metrics: dict[str, Number]
+    usage: Usage | None
+    parameters: Annotated[dict[str, Count], Field(max_length=100)]
+    passes: dict[str, Count]
+    versions: dict[str, str]
+
+    @model_validator(mode="after")
+    def _was_tested(self) -> Self:
+        rows = {len(row) for row in self.accuracy}
+        tested = any(value is not None for row in self.accuracy for value in row)
+        if len(rows) != 1 or not tested or not self.after_task:
+            raise ValueError("`accuracy` is no table of what was tested after each task")
+        return self
+
+
+class Position(Schema):
+    """Where a run stands; phase -1 is before the first one."""
+
+    task: Index
+    phase: Annotated[int, Field(ge=-1, lt=1000)]
+    epoch: Count
+    step: Count
+
+
+class RunState(Schema):
+    """`checkpoints/state-N.json`."""
+
+    position: Position
+    log: Log
+    passes: dict[str, Count]
+    precision: Values
+    tensors_sha256: Sha256

@@ -1,31 +1,63 @@
 """What the user sees while a run is going on."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    Task,
+    TaskID,
+    TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
-    track,
+    TransferSpeedColumn,
 )
+from rich.text import Text
 
 from hashprompt.engine.callbacks import Callback, StepEnd
+from hashprompt.terminal import Terminal, styled
 
 T = TypeVar("T")
 MANY_IMAGES = 2000  # fewer are read before a bar would be seen
 
 
-def reading_bar(items: Iterable[T], description: str, total: int) -> Iterable[T]:
+class LineColumn(TextColumn):
+    """Text beside a bar: one line, without markup."""
+
+    def render(self, task: Task) -> Text:
+        return styled(self.text_format.format(task=task))
+
+
+NAME = LineColumn("{task.description}")
+
+
+def reading_bar(items: Iterable[T], description: str, total: int) -> Iterator[T]:
     """A bar for reading image files, where that takes long and somebody watches."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     silent = total < MANY_IMAGES or not console.is_terminal
-    return track(items, description, total, console=console, transient=True, disable=silent)
+    columns = (NAME, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=silent) as bars:
+        yield from bars.track(items, total, description=description)
+
+
+@contextmanager
+def download_bars() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar for each file. The function is told a file, its bytes so far, and in all if known."""
+    columns = (NAME, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Terminal(stderr=True)) as bars:
+        running: dict[str, TaskID] = {}
+
+        def watch(file: str, done: int, total: int | None) -> None:
+            if file not in running:
+                running[file] = bars.add_task(file)
+            bars.update(running[file], completed=done, total=total)
+
+        yield watch
 
 
 class ProgressBars(Callback):
@@ -36,14 +68,14 @@ class ProgressBars(Callback):
 
     def __init__(self, titles: Mapping[str, str] | None = None) -> None:
         self.titles = titles
-        self.console = Console(stderr=True)
+        self.console = Terminal(stderr=True)
         self._bars = Progress(
-            TextColumn("{task.description}"),
+            NAME,
             BarColumn(bar_width=8),  # all of it should fit into 80 columns
             MofNCompleteColumn(),
-            TextColumn("ETA"),
+            LineColumn("ETA"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[info]}"),
+            LineColumn("{task.fields[info]}"),
             console=self.console,
             disable=not self.console.is_terminal,
         )
@@ -91,4 +123,4 @@ class ProgressBars(Callback):
         self.on_message(f"task {entry['task'] + 1}/{stages}: {', '.join(parts)}")
 
     def on_message(self, text: str) -> None:
-        self.console.print(escape(text), highlight=False)
+        self.console.print(styled(text))

@@ -1,7 +1,6 @@
 """What a classifier says of images, in words, as JSON and as CSV."""
 
 import csv
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from io import StringIO
 from typing import Any
 
 from hashprompt.errors import UserError
+from hashprompt.texts import csv_text, json_text, visible
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,15 @@ def _number(value: float) -> float | None:
 
 def to_json(answers: Iterable[Answer], top: int | None = None) -> str:
     """A list with an object for each answer."""
-    rows = [answer.to_dict(top) for answer in answers]
-    return json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False)
+    return json_text([answer.to_dict(top) for answer in answers])
 
 
 def to_csv(answers: Iterable[Answer], top: int | None = None) -> str:
-    """A line for each answer, with the `top` classes, or with a column for every class."""
+    """A line for each answer, with the `top` classes, or with a column for every class.
+
+    Texts are for people and spreadsheets: one that would begin a formula (`=`, `+`, `-`, `@`) has
+    a `'` before it, and control characters are shown by their codes. `to_json` changes nothing.
+    """
     from hashprompt.data.reading.entries import in_natural_order  # data/ imports torch
 
     answers = list(answers)
@@ -91,21 +94,21 @@ def to_csv(answers: Iterable[Answer], top: int | None = None) -> str:
     columns = ["name", "label", "confidence", "unknown", "is_unknown", "error", *wide]
     written = StringIO()
     table = csv.DictWriter(written, columns, restval="", lineterminator="\n")
-    table.writeheader()
+    table.writerow({column: visible(column) for column in columns})
     table.writerows(_row(answer, top) for answer in answers)
     return written.getvalue()
 
 
 def _row(answer: Answer, top: int | None) -> dict[str, str]:
-    row = {"name": answer.name, "error": answer.error or ""}
+    row = {"name": csv_text(answer.name), "error": csv_text(answer.error or "")}
     if answer.error is not None:
         return row
-    row["label"] = "" if answer.label is None else str(answer.label)
+    row["label"] = "" if answer.label is None else csv_text(str(answer.label))
     row["confidence"], row["unknown"] = f"{answer.confidence:.6g}", f"{answer.unknown:.6g}"
     row["is_unknown"] = str(answer.is_unknown).lower()
     for rank, (name, share) in enumerate(answer.top(top), start=1):
         if top is None:
             row[f"p_{name}"] = f"{share:.6g}"
         else:
-            row[f"label_{rank}"], row[f"p_{rank}"] = name, f"{share:.6g}"
+            row[f"label_{rank}"], row[f"p_{rank}"] = csv_text(name), f"{share:.6g}"
     return row

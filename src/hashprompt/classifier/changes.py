@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hashprompt.classifier.store import Store, Version
+from hashprompt.texts import visible
 
 SHOWN = 5
 
@@ -125,7 +126,7 @@ class Changes:
             lines.append(f"Old and new confused: {pairs}.")
         grown = self.size - self.old_size
         lines.append(f"On disk: {self.size / 1e6:.1f} MB for this version ({grown / 1e6:+.1f} MB).")
-        return "\n".join(lines)
+        return "\n".join(map(visible, lines))  # a name has no end of line
 
 
 def changes_of(store: Store, old: Version | None, new: Version) -> Changes:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from rich.console import Console
 
 from hashprompt.classifier.answers import Answer
 from hashprompt.classifier.changes import Changes, changes_of, difference, history_of
@@ -20,6 +19,7 @@ from hashprompt.classifier.learn_job import Effort, LearnJob, LearnRequest
 from hashprompt.classifier.store import Store, Version
 from hashprompt.errors import UserError
 from hashprompt.storage.files import inside
+from hashprompt.texts import visible
 
 if TYPE_CHECKING:
     from hashprompt.classifier.defaults import LearnPlan
@@ -40,7 +40,7 @@ class Learned:
     def text(self) -> str:
         if self.finished_before:
             return f"This learn is finished already.\n{self.changes.text()}"
-        report = f"\nReport, with pictures of confused photos: {self.report}"
+        report = f"\nReport, with pictures of confused photos: {visible(self.report)}"
         return self.changes.text() + (report if self.report else "")
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,8 +170,10 @@ class ContinualClassifier:
         dataset, config = planner.prepare(request)
         job = planner.begin(unfinished, dataset, config, request)
         if not quiet:
+            from hashprompt.terminal import Terminal
+
             plan = planner.plan(dataset, config, request.effort)
-            Console(stderr=True).print(plan.text("Learning"), highlight=False, markup=False)
+            Terminal(stderr=True).print(plan.text("Learning"))
         return ClassifierTrainer(self._store, config, dataset, job).run(quiet)
 
     def plan(

@@ -17,6 +17,7 @@ from hashprompt.backbone.names import cached_models
 from hashprompt.backbone.weights import LoadedBackbone
 from hashprompt.classifier.learn_job import Effort
 from hashprompt.errors import UserError
+from hashprompt.texts import visible
 
 # Steps of training that a learn aims at, and the most epochs; on 60 photos a class at ViT-Ti 75
 # steps were enough for prompts to pay (docs/results/real.md).
@@ -98,7 +99,8 @@ class LearnPlan:
         known = f", {len(self.known_classes)} known ones again" if self.known_classes else ""
         split = ", ".join(f"{name} {in_words(value)}" for name, value in self.seconds.items())
         return "\n".join(
-            [
+            visible(line)
+            for line in [
                 f"{doing} {self.source}: {len(self.new_classes)} new classes{known}, from "
                 f"{self.training:,} photos; {self.held_out:,} are held out for testing.",
                 f"Backbone {self.backbone} at {self.image_size} px, {self.epochs} epochs in "

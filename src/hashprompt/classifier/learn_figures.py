@@ -11,7 +11,16 @@ from PIL import Image
 from torch import Tensor
 
 from hashprompt.classifier.changes import ClassChange
-from hashprompt.report.figures import PALETTE, figure_of, legend_below, new_axes, usage_map
+from hashprompt.errors import shortened
+from hashprompt.report.figures import (
+    PALETTE,
+    figure_of,
+    legend_below,
+    literal,
+    new_axes,
+    usage_map,
+)
+from hashprompt.texts import visible
 
 MOST_CLASSES = 40  # rows of the figure
 PIXELS = 160  # longer side of a picture
@@ -97,10 +106,9 @@ def draw_usage(usage: list[list[int]], names: Sequence[str]) -> Figure:
 
 def label_of(name: str, number: int) -> str:
     """A name as it can be drawn: short, no formulas, and a number if the font lacks a letter."""
-    if any(ord(letter) not in _letters() for letter in name):
+    if any(ord(letter) not in _letters() for letter in visible(name)):
         return f"number {number}"
-    short = name if len(name) <= 25 else f"{name[:24]}…"
-    return short.replace("$", r"\$")
+    return literal(shortened(name, 25))
 
 
 @cache

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 
-from hashprompt.errors import UserError
+from hashprompt.errors import UserError, shortened
 from hashprompt.options import unknown
+from hashprompt.texts import visible
 
 SHOWN = 3  # examples in a message
 
@@ -22,7 +23,8 @@ class SimilarNames(UserError):  # noqa: N818 (a question to the user)
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         self.pairs = pairs
         more = [f"And {len(pairs) - SHOWN} more such pairs."] if len(pairs) > SHOWN else []
-        super().__init__("\n".join([*(_question(*pair) for pair in pairs[:SHOWN]), *more]))
+        questions = (visible(_question(*pair)) for pair in pairs[:SHOWN])
+        super().__init__("\n".join([*questions, *more]))
 
 
 def resolve_names(
@@ -37,12 +39,24 @@ def resolve_names(
     names = {name: chosen.get(name, _tidy(name)) for name in labels}
     if not all(names.values()):
         raise UserError("A class name is empty. Give every image a label and every class a name.")
+    _refuse_hidden_characters(names)
     # A name that was renamed to itself is decided: it is a class of its own.
     open_names = {chosen.get(n, n) for n in labels if n not in chosen or chosen[n] != _tidy(n)}
     pairs = _similar(sorted(open_names - set(known)), known)
     if pairs:
         raise SimilarNames(pairs)
     return names
+
+
+def _refuse_hidden_characters(names: Mapping[str, str]) -> None:
+    """A class is known by its name for ever, so the name must be what one sees."""
+    for given, name in names.items():
+        if visible(name) != name:
+            raise UserError(
+                f"The class name `{shortened(name)}` holds characters that cannot be seen, shown "
+                "here by their codes. Give the folder or label another name, or say "
+                f"rename={{{given!a}: …}}."
+            )
 
 
 def _similar(names: Sequence[str], known: Sequence[str]) -> list[tuple[str, str]]:

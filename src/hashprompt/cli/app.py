@@ -1,17 +1,50 @@
 """`hashprompt`: teach a classifier photos; run and compare methods; lists of what there is."""
 
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
+from typer.core import TyperGroup
 
 from hashprompt import __version__
 from hashprompt.cli import data, listings, photos, runs
-from hashprompt.cli.printing import errors, warnings_in_words
-from hashprompt.errors import UserError
+from hashprompt.cli.printing import (
+    never_fail_to_print,
+    print_error,
+    print_line,
+    warnings_in_words,
+)
+from hashprompt.errors import UserError, shortened
+from hashprompt.texts import visible
+
+CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # where it is depends on typer's version
+
+
+class Commands(TyperGroup):
+    """Complaints about arguments show them as they are: shells put names of files in there."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _visible_complaints():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _visible_complaints():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _visible_complaints() -> Iterator[None]:
+    try:
+        yield
+    except CLICK_ERROR as error:
+        error.message = visible(error.message)
+        raise
+
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -30,7 +63,7 @@ listings.register(app)
 
 def _say_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"hashprompt {__version__}")
+        print_line(f"hashprompt {__version__}")
         raise typer.Exit
 
 
@@ -47,11 +80,26 @@ def common(
 
 def main() -> None:
     """Entry point: errors that the user can act on come without a traceback."""
+    never_fail_to_print()
     try:
         with warnings_in_words():
             app()
-    except UserError as error:
-        if "--debug" in sys.argv:
+    except (UserError, OSError, ValueError) as error:
+        text = _in_words(error)
+        if text is None or "--debug" in sys.argv:
             raise
-        errors.print(f"[red]Error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        print_error(text)
         sys.exit(1)
+
+
+def _in_words(error: Exception) -> str | None:
+    """What to say of an error that is the user's or the system's; None for a mistake of ours."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, OSError):
+        named = [shortened(name, 200) for name in (error.filename, error.filename2) if name]
+        where = f"{' and '.join(map(str, named))}: " if named else ""
+        return f"{where}{error.strerror or error}. `hashprompt --debug …` shows where it happened."
+    if "embedded null" in str(error):
+        return "A path holds a character that no path can hold (\\x00). Give the path without it."
+    return None

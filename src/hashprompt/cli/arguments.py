@@ -7,21 +7,49 @@ import typer
 
 from hashprompt.errors import UserError, shortened
 
+MOST_YAML = 100_000  # characters: a configuration has a few hundred
+DEEPEST_YAML = 20  # lists in lists; options need two
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
 def parse_settings(items: Iterable[str] | None) -> dict[str, Any]:
     """The values of `--set KEY=VALUE`, read as YAML: numbers, true, null, lists."""
-    import yaml
-
     settings = {}
     for item in items or ():
         name, value = split_pair(item, "--set", "KEY=VALUE, e.g. --set top_k=3")
         try:
-            settings[name] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2020-99-99
-            raise UserError(f"`--set {shortened(item)}`: the value cannot be read.") from error
+            settings[name] = read_yaml(value)
+        except ValueError as error:
+            raise UserError(
+                f"`--set {shortened(item)}`: the value cannot be read: {shortened(error, 200)}."
+            ) from error
     return settings
+
+
+def read_yaml(text: str) -> Any:
+    """A value in YAML, of the size and depth that options have.
+
+    Aliases are refused: nine lines of them stand for a list of a billion entries.
+
+    Raises:
+        ValueError: says what is wrong.
+    """
+    import yaml
+
+    if len(text) > MOST_YAML:
+        raise ValueError(f"it has {len(text):,} characters, and at most {MOST_YAML:,} are read")
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            if getattr(event, "anchor", None):
+                raise ValueError("it uses anchors or aliases (&, *); write the values out")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST_YAML:
+                raise ValueError(f"it is nested deeper than {DEEPEST_YAML} levels")
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
 
 
 def split_pair(item: str, option: str, expected: str) -> tuple[str, str]:

@@ -1,14 +1,14 @@
 """`hashprompt data`: what there is, is it sound, get it."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from hashprompt.cli.printing import console, errors, print_line
+from hashprompt.cli.printing import console, print_line
 from hashprompt.errors import UserError
+from hashprompt.terminal import PlainTable, styled
 
 if TYPE_CHECKING:
     from hashprompt.data.checking.checkup import Checkup
@@ -27,7 +27,7 @@ def list_sets(root: Root = None) -> None:
     from hashprompt.data.sets import SETS
 
     place = _root(root)
-    table = Table(box=None, pad_edge=False)
+    table = PlainTable(box=None, pad_edge=False)
     for heading in ("data set", "fetched", "download", "what it is"):
         table.add_column(heading, no_wrap=heading != "what it is")
     for data in SETS.values():
@@ -49,31 +49,15 @@ def fetch(
 
     Files that you put into the data root yourself are verified and unpacked in the same way.
     """
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
     from hashprompt.data.fetching.fetch import fetch as fetch_set
     from hashprompt.data.sets import SETS
     from hashprompt.options import unknown
+    from hashprompt.progress import download_bars
 
     if name not in SETS:
         raise UserError(f"{unknown('data set', name, SETS)} See `hashprompt data list`.")
     print_line(f"Licence of {name}: {SETS[name].licence}.")
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, TransferSpeedColumn(), TimeRemainingColumn(), console=errors) as bars:
-        running: dict[str, int] = {}
-
-        def watch(file: str, done: int, total: int | None) -> None:
-            if file not in running:
-                running[file] = bars.add_task(escape(file))
-            bars.update(running[file], completed=done, total=total)  # type: ignore[arg-type]
-
+    with download_bars() as watch:
         fetch_set(SETS[name], _root(root), print_line, watch)
     print_line(
         f"Ready: hashprompt run --stream {name}" + (f" --set data_root={root}" if root else "")
@@ -104,15 +88,14 @@ def check(
     from hashprompt.data.checking import checkup
     from hashprompt.data.checking.contact_sheet import contact_sheet
     from hashprompt.progress import reading_bar
+    from hashprompt.storage.files import as_given, write_atomically
 
     found = checkup.check(name, options, reading_bar)
     _show(found, every)
     if sheet:
-        try:
-            sheet.parent.mkdir(parents=True, exist_ok=True)
-            contact_sheet(found.source).save(sheet, format="PNG")
-        except OSError as error:
-            raise UserError(f"Cannot write {sheet}: {error.strerror or error}.") from error
+        picture = BytesIO()
+        contact_sheet(found.source).save(picture, format="PNG")
+        write_atomically(as_given(sheet), picture.getvalue())
         print_line(f"Contact sheet: {sheet}")
     if found.problems:
         raise typer.Exit(1)
@@ -130,10 +113,10 @@ def _show(found: "Checkup", every: bool) -> None:
     if not every and len(rows) > MOST_ROWS:
         half = MOST_ROWS // 2
         rows = [*rows[:half], ("…", 0, 0), *rows[-half:]]
-    table = Table("class", "training", "test", box=None)
+    table = PlainTable("class", "training", "test", box=None)
     for label, train, test in rows:
         numbers = ("…", "…") if label == "…" else (f"{train:,}", f"{test:,}")
-        table.add_row(escape(label), *numbers)
+        table.add_row(label, *numbers)
     console.print(table)
     for note in found.notes:
         print_line(note)
@@ -142,11 +125,9 @@ def _show(found: "Checkup", every: bool) -> None:
         ("Problem", "red", found.problems),
     ):
         for text in texts:
-            console.print(
-                f"[{style}]{kind}:[/{style}] {escape(text)}", highlight=False, soft_wrap=True
-            )
+            console.print(styled((f"{kind}:", style), f" {text}"), soft_wrap=True)
     if not found.warnings and not found.problems:
-        console.print("[green]Nothing wrong was found.[/green]")
+        print_line("Nothing wrong was found.", "green")
 
 
 def _state(data: "DataSet", root: Path) -> str:

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Column, Table
 
-from hashprompt.cli.printing import console
+from hashprompt.cli.printing import console, print_line, print_text
 from hashprompt.errors import UserError
+from hashprompt.terminal import Column, PlainTable, styled
 
 if TYPE_CHECKING:
     from hashprompt.options import Options
@@ -43,7 +42,7 @@ def methods(
         known = known_methods().items()
         rows = {n: f"{m.info.summary} ({', '.join(presets(n))})" for n, m in known}
         console.print(_listing("method", rows))
-        console.print("Options of one: hashprompt methods NAME")
+        print_line("Options of one: hashprompt methods NAME")
         return
     config = find_method(name).config
     for title, group in ((name, config), ("stream", StreamOptions), ("run", RunOptions)):
@@ -51,11 +50,11 @@ def methods(
         console.print(_options_table(title, group, chosen))
         more = len(group.model_fields) - len(chosen)
         if more:
-            console.print(f"{more} more: hashprompt methods {name} --all", highlight=False)
+            print_line(f"{more} more: hashprompt methods {name} --all")
     for preset, sections in presets(name).items():
-        console.print(f"preset {preset}: {'' if sections else 'the defaults'}", highlight=False)
+        print_line(f"preset {preset}: {'' if sections else 'the defaults'}")
         for section, values in sections.items():
-            console.print(f"  {section}: {values or 'the defaults'}", highlight=False)
+            console.print(styled(f"  {section}: {values or 'the defaults'}"))
 
 
 def _check(word: str | None, target: str | None) -> None:
@@ -74,11 +73,11 @@ def _check(word: str | None, target: str | None) -> None:
     broken = 0
     for name in names:
         for scenario, contract, breach in check_method(name):
-            mark = "[green]holds [/green]" if breach is None else "[red]BROKEN[/red]"
-            console.print(f"{mark} {name}, {scenario}: {contract}", highlight=False)
+            mark = ("holds ", "green") if breach is None else ("BROKEN", "red")
+            console.print(styled(mark, f" {name}, {scenario}: {contract}"))
             if breach is not None:
                 broken += 1
-                console.print(escape(f"       {breach}"), highlight=False, soft_wrap=True)
+                print_text(f"       {breach}")
     if broken:
         raise typer.Exit(1)
 
@@ -103,17 +102,18 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def _listing(kind: str, rows: dict[str, str]) -> Table:
+def _listing(kind: str, rows: dict[str, str]) -> PlainTable:
     # Folded: a path that is too long for a line must come out whole.
-    table = Table(kind, Column("what it is", overflow="fold"), box=None, pad_edge=False)
+    table = PlainTable(kind, Column("what it is", overflow="fold"), box=None, pad_edge=False)
     for name, text in rows.items():
-        table.add_row(f"[bold]{name}[/bold]", escape(text))
+        table.add_row(styled((name, "bold")), text)
     return table
 
 
-def _options_table(title: str, group: "type[Options]", names: list[str]) -> Table:
-    table = Table("option", "default", "meaning", title=f"{title} options", title_justify="left")
+def _options_table(title: str, group: "type[Options]", names: list[str]) -> PlainTable:
+    title = f"{title} options"
+    table = PlainTable("option", "default", "meaning", title=title, title_justify="left")
     for name in names:
         field = group.model_fields[name]
-        table.add_row(name, str(field.default), field.description)
+        table.add_row(name, str(field.default), field.description or "")
     return table

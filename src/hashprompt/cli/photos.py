@@ -1,6 +1,5 @@
 """`hashprompt learn`, `predict`, `history`, `undo`, `diff`, `export`: classify own photos."""
 
-import json
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
@@ -10,12 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
-from rich.markup import escape
-from rich.table import Column, Table
 
 from hashprompt.cli.arguments import Quiet, parse_settings, split_pair
-from hashprompt.cli.printing import console, errors, print_line, print_warning
+from hashprompt.cli.printing import (
+    confirm,
+    console,
+    errors,
+    print_json,
+    print_line,
+    print_text,
+    print_warning,
+)
 from hashprompt.errors import UserError
+from hashprompt.terminal import Column, PlainTable, styled
 
 if TYPE_CHECKING:
     from hashprompt.classifier import Answer, ContinualClassifier
@@ -120,9 +126,9 @@ def learn(
 
     done = _asking(carry_out, names)
     if as_json:
-        _print_json(done.to_dict())
+        print_json(done.to_dict())
     else:
-        print_line(done.text())
+        print_text(done.text())
 
 
 def predict(
@@ -161,14 +167,12 @@ def predict(
         write_atomically(as_given(csv), to_csv(answers, top).encode())
         print_line(f"{len(answers)} answers: {csv}")
     elif as_json:
-        from hashprompt.classifier.answers import to_json
-
-        typer.echo(to_json(answers, top))
+        print_json([answer.to_dict(top) for answer in answers])
     else:
         _show_answers(answers, top)
     failed = sum(answer.error is not None for answer in answers)
     if failed:
-        errors.print(f"[red]{failed} of {len(answers)} images could not be read.[/red]")
+        errors.print(f"{failed} of {len(answers)} images could not be read.", style="red")
         raise typer.Exit(1)
 
 
@@ -177,7 +181,7 @@ def history(model: Model, as_json: AsJson = False) -> None:
 
     rows = _existing(model).history()
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     damaged = [row["version"] for row in rows if row["damaged"]]
     rows = [row for row in rows if not row["damaged"]]
@@ -186,14 +190,14 @@ def history(model: Model, as_json: AsJson = False) -> None:
     source, when = Column("learned", overflow="fold"), Column("when", no_wrap=True)
     counts = ("new", "again", "classes", "photos", "accuracy", "size")
     right = [Column(name, justify="right", no_wrap=True) for name in counts]
-    table = Table("", "version", when, source, *right, box=None, pad_edge=False)
+    table = PlainTable("", "version", when, source, *right, box=None, pad_edge=False)
     for row in rows:
         accuracy = row["accuracy"]
         table.add_row(
             "→" if row["current"] else "",
             str(row["version"]),
             f"{datetime.fromisoformat(row['created']).astimezone():%Y-%m-%d %H:%M}",
-            escape(row["source"]),
+            row["source"],
             str(len(row["new_classes"])),
             str(len(row["known_classes"])),
             str(row["classes"]),
@@ -246,9 +250,10 @@ def diff(
     """Say what differs between two versions."""
     found = _existing(model).diff(old, new)
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
-    table = Table("class", f"version {old}", f"version {new}", "change", "photos", box=None)
+    versions = (f"version {number}" for number in (old, new))
+    table = PlainTable("class", *versions, "change", "photos", box=None)
     for column in table.columns[1:]:
         column.justify = "right"
     added, removed, photos = (
@@ -264,7 +269,7 @@ def diff(
         if not change and accuracy["change"] is not None:
             change = f"{accuracy['change']:+.1f}"
         style = "red" if (accuracy["change"] or 0) < 0 else None
-        table.add_row(escape(name), *cells, change, f"{photos.get(name, 0):+}", style=style)
+        table.add_row(name, *cells, change, f"{photos.get(name, 0):+}", style=style)
     if table.rows:
         console.print(table)
     if same:
@@ -342,7 +347,7 @@ def _answer(question: "SimilarNames", given: str, known: str) -> tuple[str, str]
     forms = [unicodedata.normalize("NFC", name.strip()) for name in (given, known)]
     look_alike = forms[0] == forms[1]
     shown = [ascii(name) if look_alike else f"`{name}`" for name in (given, known)]
-    if typer.confirm(f"Is {shown[0]} the same class as {shown[1]}?", None, err=True):
+    if confirm(f"Is {shown[0]} the same class as {shown[1]}?"):
         return given, known
     if look_alike:  # two classes that nobody could tell apart by their names
         raise question
@@ -360,21 +365,20 @@ def _refuse_both(first: str, one: bool, second: str, other: bool) -> None:
 def _show_answers(answers: "Sequence[Answer]", top: int) -> None:
     file = Column("file", overflow="fold")
     sure, unknown = Column("how sure", justify="right"), Column("unknown", justify="right")
-    table = Table(file, "answer", sure, unknown, "next best", box=None, pad_edge=False)
+    table = PlainTable(file, "answer", sure, unknown, "next best", box=None, pad_edge=False)
     for answer in answers:
-        name = escape(answer.name)
         if answer.error is not None:
-            table.add_row(name, "error", style="red")
+            table.add_row(answer.name, "error", style="red")
             continue
         others = ", ".join(f"{other} {_share(p)}" for other, p in answer.top(top)[1:])
-        said = escape(str(answer.label))
-        said = f"[yellow]unknown[/yellow], most like {said}" if answer.is_unknown else said
+        warned = (("unknown", "yellow"), ", most like ") if answer.is_unknown else ()
+        said = styled(*warned, str(answer.label))
         sure_cell, unknown_cell = _share(answer.confidence), f"{answer.unknown:.2f}"
-        table.add_row(name, said, sure_cell, unknown_cell, escape(others))
+        table.add_row(answer.name, said, sure_cell, unknown_cell, others)
     console.print(table)
     for answer in answers:  # in full: reasons are long for a column
         if answer.error is not None:
-            console.print(escape(str(answer)), style="red", highlight=False, soft_wrap=True)
+            print_line(str(answer), "red")
     if len(answers) == 1 and answers[0].reminds_of:
         near = dict.fromkeys(f"{r['class']} from {r['learned']}" for r in answers[0].reminds_of)
         print_line(f"Reminds of {', '.join(near)}.")
@@ -385,7 +389,7 @@ def _line_of_descent(rows: list[dict[str, Any]]) -> set[int]:
     parents = {row["version"]: row["parent"] for row in rows}
     line: set[int] = set()
     number = next((row["version"] for row in rows if row["current"]), None)
-    while number is not None:
+    while number is not None and number not in line:  # damaged, a version may be its own parent
         line.add(number)
         number = parents.get(number)
     return line
@@ -409,7 +413,3 @@ def _short(value: float | None) -> str:
 
 def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=1, ensure_ascii=False))

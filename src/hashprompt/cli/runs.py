@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from hashprompt.cli.arguments import Quiet, parse_settings
+from hashprompt.cli.arguments import MOST_YAML, Quiet, parse_settings, read_yaml
 from hashprompt.cli.printing import console, print_line
 from hashprompt.errors import UserError
+from hashprompt.terminal import PlainTable
 
 if TYPE_CHECKING:
     from hashprompt.benchmark import Result
@@ -115,11 +115,11 @@ def evaluate(
     from hashprompt import benchmark
 
     found = benchmark.evaluate(folder, quiet=True, **options)
-    table = Table("task", "accuracy, %")
+    table = PlainTable("task", "accuracy, %")
     for index, accuracy in enumerate(found["accuracy"]):
         table.add_row(str(index + 1), f"{accuracy:.2f}")
     console.print(table)
-    console.print(f"FAA {found['average']:.2f}", style="bold")
+    print_line(f"FAA {found['average']:.2f}", "bold")
 
 
 def report(folder: Finished) -> None:
@@ -166,11 +166,11 @@ def register(app: typer.Typer) -> None:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    import yaml
+    from hashprompt.storage.files import read_file
 
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: bytes that are no text
+        values = read_yaml(read_file(path, MOST_YAML).decode())
+    except (FileNotFoundError, ValueError) as error:  # ValueError: also bytes that are no text
         reason = " ".join(str(error).split())
         raise UserError(f"Cannot read {path} as YAML: {reason}.") from error
     if not isinstance(values, dict):
@@ -182,13 +182,14 @@ def _show(result: "Result") -> None:
     """The table at the end of a run, and where to look further."""
     if not result.reporter:
         return
-    table = Table("after task", "average", "new classes", "task inference", title="Accuracy, %")
+    headings = ("after task", "average", "new classes", "task inference")
+    table = PlainTable(*headings, title="Accuracy, %")
     for entry in result.data["after_task"]:
         cells = [entry[k] for k in ("average", "new_classes", "task_inference")]
         table.add_row(str(entry["task"] + 1), *("–" if c is None else f"{c:.2f}" for c in cells))
     console.print(table)
     metrics = (f"{k} {v:.2f}" for k, v in result.metrics.items() if v is not None)
-    console.print("  ".join(metrics), style="bold")
+    print_line("  ".join(metrics), "bold")
     _say_report(result.report())
 
 

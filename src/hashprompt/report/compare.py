@@ -7,11 +7,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from rich.table import Table
-from rich.text import Text
-
 from hashprompt.errors import UserError
 from hashprompt.report import ResultData, read_result
+from hashprompt.terminal import PlainTable
+from hashprompt.texts import markdown_text
 
 METRICS = ("FAA", "CAA", "FM")
 # Where a stream and a backbone lie is not in here: the protocol knows what they hold.
@@ -98,21 +97,21 @@ class Comparison:
         keep = [i for i in range(len(header)) if any(cells[i] for cells in body)]
         return [header[i] for i in keep], [[cells[i] for i in keep] for cells in body]
 
-    def to_rich(self) -> Table:
+    def to_rich(self) -> PlainTable:
         header, body = self.cells()
-        table = Table(title="Accuracies in %, mean ± std over n seeds", title_justify="left")
+        table = PlainTable(title="Accuracies in %, mean ± std over n seeds", title_justify="left")
         for name in header:
             number = name not in ("method", "preset", "changed options", "differs in")
-            table.add_column(Text(name), justify="right" if number else "left")
+            table.add_column(name, justify="right" if number else "left")
         for cells in body:
-            table.add_row(*map(Text, cells))
+            table.add_row(*cells)
         return table
 
     def to_markdown(self) -> str:
         header, body = self.cells()
-        lines = [header, ["---"] * len(header), *body]
-        escaped = [[cell.replace("|", "\\|") for cell in cells] for cells in lines]
-        return "".join(f"| {' | '.join(cells)} |\n" for cells in escaped)
+        shown = ([markdown_text(cell) for cell in cells] for cells in body)
+        lines = [header, ["---"] * len(header), *shown]
+        return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def compare(run_dirs: list[Path], allow_mixed: bool = False) -> Comparison:

@@ -9,6 +9,7 @@ from hashprompt.report.figures import (
     count_from_one,
     figure_of,
     legend_below,
+    literal,
     new_axes,
 )
 
@@ -23,7 +24,9 @@ def compare_figure(comparison: Comparison) -> Figure:
         tasks = list(row.curve)
         means = [stat.mean for stat in row.curve.values()]
         spread = [stat.std or 0.0 for stat in row.curve.values()]
-        axes.plot(tasks, means, color=colour, ls=style, marker=marker, ms=5, label=row.name)
+        axes.plot(
+            tasks, means, color=colour, ls=style, marker=marker, ms=5, label=literal(row.name)
+        )
         if len(tasks) == 1:  # joint training has only an end: the level others aim at
             axes.axhline(means[0], color=colour, ls=":", lw=1)
         if any(spread):
@@ -50,7 +53,7 @@ def cost_figure(comparison: Comparison) -> Figure:
         left = _has_right_neighbour(where, places)
         beside = (-6 if left else 6, 3 if _is_above(where, places) else -9)
         axes.annotate(
-            row.name,
+            literal(row.name),
             where,
             xytext=beside,
             textcoords="offset points",

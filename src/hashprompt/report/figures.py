@@ -15,6 +15,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from hashprompt.report import ResultData
+from hashprompt.texts import visible
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 MARKERS = "osD^vP"
@@ -59,6 +60,11 @@ def count_from_one(axis: Axis, count: int) -> None:
     step = 1 if count <= 20 else 5 if count <= 60 else 10
     numbers = range(1, count + 1) if step == 1 else [1, *range(step, count + 1, step)]
     axis.set_ticks([n - 1 for n in numbers], [str(n) for n in numbers])
+
+
+def literal(name: object) -> str:
+    """A name as a text of a figure: nothing hidden, and `$` is no formula."""
+    return visible(name).replace("$", r"\$")
 
 
 def accuracy_matrix(result: ResultData) -> Figure | None:
@@ -169,7 +175,7 @@ def routing_entropy(result: ResultData) -> Figure | None:
         color=PALETTE[1],
         ls="--",
         lw=1.5,
-        label=f"upper bound ln {top_k} (equal weights)",
+        label=literal(f"upper bound ln {top_k} (equal weights)"),
     )
     axes.plot(tasks, values, color=PALETTE[0], marker="o", ms=5, lw=1.8, label="mean over images")
     axes.set_ylim(0, 1.1 * max(math.log(top_k), *values))
@@ -184,7 +190,7 @@ def parameters(result: ResultData) -> Figure | None:
     if not counts:
         return None
     axes = new_axes("Stored numbers after the last task", "count (log scale)", "")
-    bars = axes.barh(list(counts), list(counts.values()), color=PALETTE[0])
+    bars = axes.barh([*map(literal, counts)], [*counts.values()], color=PALETTE[0])
     axes.bar_label(bars, [f"{n:,}" for n in counts.values()], padding=4)
     axes.set_xscale("log")
     axes.set_xlim(min(counts.values()) / 10, max(counts.values()) * 100)  # room for the labels
@@ -206,7 +212,7 @@ def timings(result: ResultData) -> Figure | None:
     bottom = np.zeros(tasks)
     for number, (phase, values) in enumerate(seconds.items()):
         colour = PALETTE[number % len(PALETTE)]
-        axes.bar(range(tasks), values, bottom=bottom, color=colour, label=phase)
+        axes.bar(range(tasks), values, bottom=bottom, color=colour, label=literal(phase))
         bottom += values
     axes.grid(visible=False, axis="x")
     count_from_one(axes.xaxis, tasks)

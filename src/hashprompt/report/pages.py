@@ -5,6 +5,8 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hashprompt.texts import visible
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -34,10 +36,16 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_shown,
     )
     for function in (cell_text, counted, data_url, decimals, percent, plain):
         environment.filters[function.__name__] = function
     return environment
+
+
+def _shown(value: Any) -> Any:
+    """Whatever a template shows: text is `visible`, what is HTML already is left alone."""
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def data_url(image: bytes, kind: str = "png") -> str:

@@ -18,6 +18,8 @@ from typing import Any
 
 from filelock import FileLock
 
+from hashprompt.texts import visible
+
 TIMEOUT = 5.0  # seconds without a byte
 IDLE_TRIES = 4  # connections in a row that bring nothing new
 PAUSE = 1.0  # seconds between them
@@ -44,7 +46,9 @@ def show_on_terminal(name: str, done: int, total: int | None) -> None:
     if sys.stderr.isatty():
         whole = f" of {total / 1e6:.0f}" if total else ""
         end = "\n" if done == total else ""
-        print(f"\r{name}: {done / 1e6:.0f}{whole} MB", end=end, file=sys.stderr, flush=True)
+        print(
+            f"\r{visible(name)}: {done / 1e6:.0f}{whole} MB", end=end, file=sys.stderr, flush=True
+        )
 
 
 def download(url: str, path: Path, watch: Watch = show_on_terminal) -> None:

@@ -8,6 +8,8 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.errors import shortened
+from hashprompt.texts import visible
 
 CELL, GAP, LABEL, HEAD = 96, 6, 210, 52  # pixels
 MOST_CLASSES, TRAIN, TEST = 24, 6, 2
@@ -27,12 +29,12 @@ def contact_sheet(source: Source) -> Image.Image:
     font = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
     large, small = (ImageFont.truetype(font, size) for size in (14, 11))
     title = f"{source.name}: {len(chosen)} of {len(present)} classes"
-    draw.text((GAP, GAP), title, INK, large)
+    draw.text((GAP, GAP), visible(title), INK, large)
     for x, heading in ((LABEL, "training"), (LABEL + TRAIN * (CELL + GAP) + 2 * GAP, "test")):
         draw.text((x, GAP + 20), heading, FAINT, large)
     for row, label in enumerate(chosen):
         top = HEAD + row * (CELL + GAP)
-        draw.text((GAP, top + 30), _short(source.class_names[label]), INK, large)
+        draw.text((GAP, top + 30), shortened(source.class_names[label], 25), INK, large)
         counts = [int((table.labels == label).sum()) for table in (source.train, source.test)]
         draw.text((GAP, top + 50), f"{counts[0]} training, {counts[1]} test", FAINT, small)
         left = LABEL
@@ -58,7 +60,3 @@ def _thumbnail(image: Tensor) -> Image.Image:
     scale = CELL / max(picture.size)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
     return picture.resize(size, Image.Resampling.BICUBIC)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 25 else f"{name[:24]}…"

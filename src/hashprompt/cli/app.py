@@ -102,4 +102,9 @@ def _in_words(error: Exception) -> str | None:
         return f"{where}{error.strerror or error}. `hashprompt --debug …` shows where it happened."
     if "embedded null" in str(error):
         return "A path holds a character that no path can hold (\\x00). Give the path without it."
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+        name = shortened(error.object, 200)
+        return (
+            f"The name {name} holds bytes that are no letters in UTF-8. Rename the file or folder."
+        )
     return None

@@ -9,6 +9,7 @@ from hashprompt.errors import UserError, shortened
 
 MOST_YAML = 100_000  # characters: a configuration has a few hundred
 DEEPEST_YAML = 20  # lists in lists; options need two
+LONGEST_YAML = 3500  # characters of one value; a number of so many digits can still be printed
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
@@ -47,6 +48,8 @@ def read_yaml(text: str) -> Any:
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST_YAML:
                 raise ValueError(f"it is nested deeper than {DEEPEST_YAML} levels")
+            if len(getattr(event, "value", "")) > LONGEST_YAML:
+                raise ValueError(f"a value has more than {LONGEST_YAML:,} characters")
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error

@@ -166,7 +166,7 @@ def test_complaints_about_arguments_show_them(name: str, cli: Any) -> None:
 # Nothing else prints. ------------------------------------------------------------------------
 
 PRINTING = {"terminal.py", "progress.py", "cli/printing.py", "storage/download.py"}
-WAYS = {"print", "echo", "secho", "confirm", "prompt", "Console", "Table", "write", "writelines"}
+OF_TYPER = {"typer.echo", "typer.secho", "typer.confirm", "typer.prompt"}
 
 
 def found_prints(code: str) -> list[str]:
@@ -179,9 +179,7 @@ def found_prints(code: str) -> list[str]:
             found += [a.name for a in node.names if a.name.split(".")[0] == "rich"]
         if isinstance(node, ast.Call):
             text = ast.unparse(node.func)
-            if text == "print" or text.startswith(("sys.stdout.", "sys.stderr.write")):
-                found.append(text)
-            if text.startswith("typer.") and text.removeprefix("typer.") in WAYS:
+            if text in {"print", *OF_TYPER} or text.startswith(("sys.stdout.", "sys.stderr.write")):
                 found.append(text)
     return found
 

@@ -33,14 +33,14 @@ class LineColumn(TextColumn):
         return styled(self.text_format.format(task=task))
 
 
-NAME = LineColumn("{task.description}")
+DESCRIPTION = "{task.description}"
 
 
 def reading_bar(items: Iterable[T], description: str, total: int) -> Iterator[T]:
     """A bar for reading image files, where that takes long and somebody watches."""
     console = Terminal(stderr=True)
     silent = total < MANY_IMAGES or not console.is_terminal
-    columns = (NAME, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (LineColumn(DESCRIPTION), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=silent) as bars:
         yield from bars.track(items, total, description=description)
 
@@ -48,7 +48,13 @@ def reading_bar(items: Iterable[T], description: str, total: int) -> Iterator[T]
 @contextmanager
 def download_bars() -> Iterator[Callable[[str, int, int | None], None]]:
     """A bar for each file. The function is told a file, its bytes so far, and in all if known."""
-    columns = (NAME, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (
+        LineColumn(DESCRIPTION),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Terminal(stderr=True)) as bars:
         running: dict[str, TaskID] = {}
 
@@ -70,7 +76,7 @@ class ProgressBars(Callback):
         self.titles = titles
         self.console = Terminal(stderr=True)
         self._bars = Progress(
-            NAME,
+            LineColumn(DESCRIPTION),
             BarColumn(bar_width=8),  # all of it should fit into 80 columns
             MofNCompleteColumn(),
             LineColumn("ETA"),

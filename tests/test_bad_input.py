@@ -374,16 +374,17 @@ def test_a_directory_that_holds_a_run_is_not_touched(
     assert listing(undisturbed.folder) == before
 
 
-def test_overwrite_replaces_a_run_and_all_that_was_in_it(tiny_run: Any, tmp_path: Path) -> None:
+def test_overwrite_replaces_a_run_and_keeps_what_is_not_ours(tiny_run: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     stored = {"format": 1, "method": "hash", "protocol": {}}
     (out / "config.json").write_text(json.dumps(stored))
-    (out / "stale.txt").touch()
+    (out / "notes.txt").touch()
+    (out / "report.html").touch()
     result = tiny_run(out, method="finetune", overwrite=True, tii_epochs=None, align_epochs=None)
     assert result.metrics["FAA"] is not None
     left = {p.name for p in out.iterdir() if p.name != ".lock"}
-    assert left == {"config.json", "result.json", "checkpoints"}
+    assert left == {"config.json", "result.json", "checkpoints", "notes.txt"}
 
 
 FOREIGN = {

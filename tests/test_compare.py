@@ -136,7 +136,7 @@ def test_undefined_metrics_stay_undefined(make: Make) -> None:
         passes={},
     )
     comparison = compare([joint])
-    assert "| joint | paper | 1 | 80.00 | – | – | – | – | – | – |" in comparison.to_markdown()
+    assert "| joint | paper | 1 | 80.00 | – | – | – | – | – | 0 |" in comparison.to_markdown()
     assert comparison.rows[0].curve == {1: Stat(80.0, None)}
 
 

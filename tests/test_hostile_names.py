@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile import NAMES, SEEN, assert_harmless
 from PIL import Image
+from strange_names import NAMES, SEEN, assert_harmless
 
 import hashprompt
 from hashprompt.cli import printing

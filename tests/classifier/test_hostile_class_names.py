@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile import NAMES, SEEN, assert_harmless
 from pictures import QUICK
+from strange_names import NAMES, SEEN, assert_harmless
 
 from hashprompt import ContinualClassifier
 from hashprompt.classifier.answers import Answer, to_csv, to_json

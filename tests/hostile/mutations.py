@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import strange_names
 import torch
 from pictures import NAMES, QUICK, stripes, write_photos
 from safetensors.torch import load, save
@@ -20,31 +21,19 @@ from hashprompt import ContinualClassifier, benchmark
 from hashprompt.storage.json_files import json_sha256
 
 NAMES_OF_STRANGERS = [
-    "\x1b[31mred\x1b[0m",
-    "\x1b]8;;http://x\x07link\x1b]8;;\x07",
-    "\x9b31m",
-    "\u202egnp.jpg",
-    "[red]bold[/red]",
-    "[/]",
-    ":smile:",
-    "$x^2$",
-    "=1+1",
-    "@SUM(A1)",
-    "<img src=x onerror=alert(1)>",
-    "{{ 7 * 7 }}",
-    "a\nError: b",
-    "a\rb",
-    "tab\tbed",
-    "café",
-    "cafe\u0301",
-    "日本語",
-    "-rf",
-    "..",
-    "con",
-    "a" * 200,
-    "%s%n",
-    "\u200b",
-    "a|b`c`",
+    *strange_names.NAMES.values(),
+    *(
+        "café",
+        "cafe\u0301",
+        "日本語",
+        "-rf",
+        "..",
+        "con",
+        "a" * 200,
+        "%s%n",
+        "{{ 7 * 7 }}",
+        "\u200b",
+    ),
 ]
 VALUES: list[Any] = [
     *(

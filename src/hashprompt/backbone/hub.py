@@ -15,7 +15,7 @@ from timm.models import get_pretrained_cfg
 
 from hashprompt.backbone.catalogue import CATALOGUE, HOW_TO_NAME, NANO, find_file, unavailable
 from hashprompt.errors import UserError
-from hashprompt.storage.download import TIMEOUT
+from hashprompt.storage.web import TIMEOUT
 
 
 def timm_file(name: str) -> Path:

@@ -8,14 +8,17 @@ from pathlib import Path
 from hashprompt.data.fetching.archives import unpack
 from hashprompt.data.sets.base import DataSet, PublishedFile
 from hashprompt.errors import UserError
-from hashprompt.storage.download import (
-    DownloadError,
-    Source,
-    Watch,
-    file_size,
-    show_on_terminal,
-    transfer,
+from hashprompt.storage.download import Source, Watch, file_size, show_on_terminal, transfer
+from hashprompt.storage.files import (
+    as_given,
+    inside,
+    make_folder,
+    open_file,
+    reason_of,
+    remove_file,
+    rename,
 )
+from hashprompt.storage.web import DownloadError
 
 BLOCK = 1 << 20
 TIMEOUT = 60.0  # seconds without a byte
@@ -53,12 +56,15 @@ def verify(file: Path, remote: PublishedFile) -> None:
     """Compare with the published checksum; raises for a file that must not be opened."""
     kind, expected = ("SHA-256", remote.sha256) if remote.sha256 else ("MD5", remote.md5)
     digest = hashlib.sha256() if remote.sha256 else hashlib.md5(usedforsecurity=False)
-    with file.open("rb") as opened:
-        while block := opened.read(BLOCK):
-            digest.update(block)
+    try:
+        with open_file(file) as opened:
+            while block := opened.read(BLOCK):
+                digest.update(block)
+    except OSError as error:
+        raise UserError(f"Cannot read {file}: {reason_of(error)}.") from error
     if digest.hexdigest() == expected:
         return
-    size = file.stat().st_size
+    size = file_size(file)
     short = remote.size is not None and size < remote.size
     why = f"it has {size:,} of {remote.size:,} bytes" if short else f"it has {size:,} bytes"
     raise UserError(
@@ -74,10 +80,10 @@ def _at_hand(remote: PublishedFile, root: Path) -> Path | None:
 
 
 def _download(remote: PublishedFile, root: Path, watch: Watch) -> Path:
-    target = root / remote.into / remote.name
-    part = target.with_name(f"{target.name}.part")
+    folder = root / remote.into
+    target, part = inside(folder, remote.name), inside(folder, f"{remote.name}.part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(as_given(folder))
         transfer(Source(remote.url, remote.size), part, partial(watch, remote.name), TIMEOUT)
     except (OSError, DownloadError) as error:
         raise UserError(
@@ -87,7 +93,7 @@ def _download(remote: PublishedFile, root: Path, watch: Watch) -> Path:
     try:
         verify(part, remote)
     except UserError:
-        part.unlink()  # ours, whole and wrong: nothing to go on with
+        remove_file(part)  # ours, whole and wrong: nothing to go on with
         raise
-    part.replace(target)
+    rename(part, target)
     return target

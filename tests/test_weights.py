@@ -637,5 +637,5 @@ def test_the_list_tells_what_is_here_and_what_a_download_costs(
 
 
 def test_an_absurd_image_size_is_refused_in_words() -> None:
-    with pytest.raises(UserError, match="Image size 4000000 is too large; at most 2048"):
+    with pytest.raises(UserError, match="Image size 4000000 is too large; at most 1024 pixels"):
         load_backbone("nano", image_size=4_000_000)

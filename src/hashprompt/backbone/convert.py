@@ -1,8 +1,10 @@
 """Weights files of many programs, read without running their code, under timm's tensor names."""
 
 import argparse
+import os
 import pickle
 import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file
 from torch import Tensor
 from torch.serialization import safe_globals
 
-from hashprompt.errors import UserError
+from hashprompt.errors import UserError, shortened
+from hashprompt.storage.arrays import read_npz
+from hashprompt.storage.files import memory_budget, open_file
+from hashprompt.storage.tensor_files import map_tensor_file
 
 # What training programs store beside tensors and what runs no code when it is read: their
 # command line, and numbers that came out of NumPy (a learning rate in the optimiser's state).
@@ -91,17 +94,34 @@ def read_weights(path: Path) -> Weights:
     """Read a file of one of ``FILE_TYPES``; its layout is told from its keys."""
     try:
         if path.suffix == ".safetensors":
-            with safe_open(path, "pt") as handle:
-                metadata = handle.metadata() or {}
-            return Weights(load_file(path), metadata=metadata)
+            tensors, metadata = map_tensor_file(path)
+            return Weights(tensors, metadata=metadata)
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as stored:
-                return from_google({name: stored[name] for name in stored.files})
+            return from_google(read_npz(path))
+        _check_packing(path)
         with safe_globals(HARMLESS):
             content = torch.load(path, map_location="cpu", weights_only=True)
+    except UserError:
+        raise
     except Exception as error:  # each format fails in its own ways on a file that is something else
         raise UserError(_unreadable(path, error)) from error
     return _from_checkpoint(content, path)
+
+
+def _check_packing(path: Path) -> None:
+    """Refuse a zip file that becomes larger when it is read: `torch.save` does not compress."""
+    with open_file(path, memory_budget()) as file:
+        if not zipfile.is_zipfile(file):
+            return  # torch's older format
+        with zipfile.ZipFile(file) as packed:
+            members = packed.infolist()
+        size = file.seek(0, os.SEEK_END)
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > size or any(m.compress_type != zipfile.ZIP_STORED for m in members):
+        raise UserError(
+            f"{path} has {size / 1e6:,.1f} MB and would take {unpacked / 1e6:,.0f} MB unpacked; "
+            "files of torch are not compressed. It is not opened."
+        )
 
 
 def _from_checkpoint(content: Any, path: Path) -> Weights:
@@ -116,10 +136,11 @@ def _from_checkpoint(content: Any, path: Path) -> Weights:
             state = {name.removeprefix(layout.prefix): tensor for name, tensor in matching.items()}
             unknown = (n for n in table if n not in matching and not n.startswith(layout.others))
             return Weights(state, layout.normalize, unexpected=tuple(unknown))
-    keys = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
+    names = [key for key in content if isinstance(key, str)] if isinstance(content, dict) else []
+    keys = ", ".join(names[:20]) or type(content).__name__
     raise UserError(
         f"{path} is not a file of weights: expected a table of named tensors, alone or under "
-        f"`teacher`, `state_dict` or `model`; found {keys[:200]}."
+        f"`teacher`, `state_dict` or `model`; found {shortened(keys, 200)}."
     )
 
 

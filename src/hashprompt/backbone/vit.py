@@ -57,7 +57,7 @@ class Backbone(nn.Module):
 
     def __init__(self, vit: VisionTransformer) -> None:
         super().__init__()
-        _check_supported(vit)
+        check_supported(vit)
         self.vit = vit.requires_grad_(False).eval()
         self.dim: int = vit.embed_dim
         self.depth: int = len(vit.blocks)
@@ -193,7 +193,7 @@ def _part(module: nn.Module, name: str) -> Any:
     return getattr(module, name, None)
 
 
-def _check_supported(vit: nn.Module) -> None:
+def check_supported(vit: nn.Module) -> None:
     """Refuse what this file would silently compute wrongly."""
     problem = None
     if not isinstance(vit, VisionTransformer):

@@ -1,8 +1,7 @@
 """Where the frozen weights come from: the embedded nano, a published name, or a local file."""
 
 import hashlib
-import json
-from contextlib import suppress
+import math
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -10,9 +9,15 @@ from typing import Any
 
 import timm
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
-from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
-from torch import Tensor
+from timm.models.vision_transformer import VisionTransformer
 
+from hashprompt.backbone.architecture import (
+    HEAD_PREFIXES,
+    LARGEST,
+    MOST_PATCHES,
+    empty_vit,
+    load_strictly,
+)
 from hashprompt.backbone.catalogue import (
     CATALOGUE,
     HOW_TO_NAME,
@@ -21,14 +26,10 @@ from hashprompt.backbone.catalogue import (
     brought_file,
     obtain,
 )
-from hashprompt.backbone.convert import Weights, read_weights
+from hashprompt.backbone.convert import read_weights
 from hashprompt.backbone.hub import timm_file
 from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError
-
-LARGEST = 2048  # pixels a side: 16,000 patches of 16
-# Tensors that a frozen feature extractor does without.
-HEAD_PREFIXES = ("head.", "head_dist.", "fc_norm.", "pre_logits", "mask_token", "masked_embed")
 
 # Mean and deviation of each colour, for pixels in [0, 1].
 STATISTICS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
@@ -108,11 +109,6 @@ def _find(name: str) -> tuple[VisionTransformer, dict[str, Any]]:
     return found
 
 
-def _create(name: str) -> Any:
-    """An empty timm model without classifier (whose attributes timm does not type)."""
-    return timm.create_model(name, num_classes=0)
-
-
 def _from_file(path: Path, named: str | None = None) -> tuple[VisionTransformer, dict[str, Any]]:
     """The model of a file.
 
@@ -127,76 +123,12 @@ def _from_file(path: Path, named: str | None = None) -> tuple[VisionTransformer,
     if architecture is not None and not timm.is_model(architecture):
         raise UserError(f"`{architecture}` is not a timm architecture. {HOW_TO_NAME}")
     weights = read_weights(path)
-    vit, config = _build(architecture, weights, path)
+    vit, config = empty_vit(architecture, weights, path)
     load_strictly(vit, weights, path)
     normalize = entry.normalize if entry else weights.normalize
     if normalize is not None:
         config["mean"], config["std"] = STATISTICS[normalize]
     return vit, config
-
-
-def _build(
-    architecture: str | None, weights: Weights, path: Path
-) -> tuple[VisionTransformer, dict[str, Any]]:
-    """An empty model for the file, from what the user said, the file says, or its shapes."""
-    metadata = weights.metadata
-    if architecture is None and "architecture" in metadata:
-        with suppress(ValueError, TypeError, KeyError):  # another program's idea of that field
-            vit = VisionTransformer(**json.loads(metadata["architecture"]), num_classes=0)
-            return vit, {key: json.loads(metadata[key]) for key in ("mean", "std")}
-    name = architecture or metadata.get("arch", "").removeprefix("timm ").strip()
-    if not name or not timm.is_model(name):
-        name = _architecture_of(weights.state, path)
-    vit = _create(name)
-    return vit, dict(vit.pretrained_cfg)
-
-
-def _architecture_of(state: dict[str, Tensor], path: Path) -> str:
-    """The plain ViT whose width, depth and patch fit the file."""
-    widths = {192: "tiny", 384: "small", 768: "base", 1024: "large", 1280: "huge"}
-    kernel = state.get("patch_embed.proj.weight")
-    if kernel is not None and kernel.ndim == 4:
-        kind = "_dinov2" if "blocks.0.ls1.gamma" in state and kernel.shape[-1] == 14 else "_224"
-        name = f"vit_{widths.get(kernel.shape[0])}_patch{kernel.shape[-1]}{kind}"
-        if timm.is_model(name):
-            return name
-    raise UserError(
-        f"Cannot tell the architecture of {path}: it does not name its architecture, and its "
-        f"tensors do not show it. Pass ARCHITECTURE@{path}, e.g. vit_tiny_patch16_224@{path.name}."
-    )
-
-
-def load_strictly(vit: VisionTransformer, weights: Weights, path: Path) -> None:
-    """Fill a model; every tensor but the classifier's must be in the file, and nothing else."""
-    try:
-        state = {k: v.float() for k, v in checkpoint_filter_fn(dict(weights.state), vit).items()}
-        state = {k: v for k, v in state.items() if not k.startswith(HEAD_PREFIXES)}
-        result = vit.load_state_dict(state, strict=False)
-    except (RuntimeError, KeyError, AttributeError) as error:
-        lines = [line.strip() for line in str(error).splitlines()]
-        raise UserError(
-            f"{path} holds the weights of another architecture: {'; '.join(lines[1:4] or lines)}. "
-            "Name the right one as ARCHITECTURE@FILE."
-        ) from error
-    missing = [k for k in result.missing_keys if not k.startswith(HEAD_PREFIXES)]
-    unexpected = [*result.unexpected_keys, *weights.unexpected]
-    if missing or unexpected:
-        raise UserError(
-            f"{path} does not hold weights of {_title(vit)}: {len(missing)} tensors missing"
-            f"{_some(missing)}, {len(unexpected)} unexpected{_some(unexpected)}. Name the right "
-            "architecture as ARCHITECTURE@FILE."
-        )
-
-
-def _title(vit: VisionTransformer) -> str:
-    config = getattr(vit, "pretrained_cfg", None)
-    return f"`{config['architecture']}`" if config else "the architecture it names"
-
-
-def _some(names: list[str]) -> str:
-    """The names in brackets, the first twenty of a long list."""
-    more = [f"and {len(names) - 20} more"] if len(names) > 20 else []
-    return f" ({', '.join([*names[:20], *more])})" if names else ""
 
 
 def _resize(vit: VisionTransformer, image_size: int | None) -> int:
@@ -205,8 +137,9 @@ def _resize(vit: VisionTransformer, image_size: int | None) -> int:
     native = vit.patch_embed.img_size[0]
     if image_size is None or image_size == native:
         return native
-    if image_size > LARGEST:
-        raise UserError(f"Image size {image_size} is too large; at most {LARGEST} pixels a side.")
+    largest = min(LARGEST, patch * math.isqrt(MOST_PATCHES))
+    if image_size > largest:
+        raise UserError(f"Image size {image_size} is too large; at most {largest} pixels a side.")
     if image_size < patch or image_size % patch:
         near = max(patch, round(image_size / patch) * patch)
         raise UserError(

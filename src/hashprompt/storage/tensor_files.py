@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hashprompt.storage.files import memory_budget, open_file
 from hashprompt.storage.json_files import OTHER_CONTENT, DamagedError
 
 if TYPE_CHECKING:
@@ -30,6 +31,20 @@ def bytes_to_tensors(content: bytes) -> "dict[str, Tensor]":
     from safetensors.torch import load
 
     return load(content)
+
+
+def map_tensor_file(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
+    """Tensors and metadata of a safetensors file, mapped: for weights, which are copied at once.
+
+    Raises:
+        OSError, SafetensorError: for what is no such file.
+    """
+    from safetensors import safe_open
+
+    open_file(path, memory_budget()).close()  # a regular file, and not too large
+    with safe_open(path, "pt") as handle:
+        names = handle.keys()
+        return {name: handle.get_tensor(name) for name in names}, handle.metadata() or {}
 
 
 def checked_tensor_bytes(tensors: Mapping[str, "Tensor"]) -> bytes:

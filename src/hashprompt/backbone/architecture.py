@@ -1,0 +1,228 @@
+"""Which ViT the tensors of a file are of: compared before a single number is allocated.
+
+A file may name any architecture and any size. So the model is first built on torch's `meta` device,
+where tensors have shapes and no content, and gets memory only when the file has just these tensors.
+"""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import timm
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
+from torch import Tensor
+
+from hashprompt.backbone.convert import Weights
+from hashprompt.backbone.vit import check_supported
+from hashprompt.errors import UserError, shortened
+from hashprompt.storage.files import memory_budget
+
+LARGEST = 2048  # pixels a side
+MOST_PATCHES = (LARGEST // 16) ** 2  # attention looks from each to each
+# Tensors that a frozen feature extractor does without.
+HEAD_PREFIXES = ("head.", "head_dist.", "fc_norm.", "pre_logits", "mask_token", "masked_embed")
+NUMBERS = (torch.float32, torch.float16, torch.bfloat16)  # that weights are stored as
+
+Mean = Annotated[float, Field(ge=-10, le=10)]
+Deviation = Annotated[float, Field(ge=1e-3, le=10)]
+
+
+class Architecture(BaseModel):
+    """The sizes of a plain ViT, as our own files give them: arguments of `VisionTransformer`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    img_size: int = Field(ge=1, le=LARGEST)
+    patch_size: int = Field(ge=1, le=LARGEST)
+    embed_dim: int = Field(ge=1, le=16_384)
+    depth: int = Field(ge=1, le=256)
+    num_heads: int = Field(ge=1, le=256)
+    mlp_ratio: float = Field(4.0, gt=0, le=64)
+    qkv_bias: bool = True
+    init_values: float | None = None
+
+
+class Metadata(BaseModel):
+    """What a file of ours says about itself."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    architecture: Architecture
+    mean: tuple[Mean, Mean, Mean]
+    std: tuple[Deviation, Deviation, Deviation]
+
+
+def empty_vit(
+    architecture: str | None, weights: Weights, path: Path
+) -> tuple[VisionTransformer, dict[str, Any]]:
+    """A model without memory, from what the user said, the file says, or its shapes.
+
+    Args:
+        architecture: timm's name; None to tell it from the file.
+
+    Returns:
+        The model, and its preprocessing under the names of timm's configurations.
+    """
+    own = _own_metadata(weights, path) if architecture is None else None
+    with torch.device("meta"):
+        if own is not None:
+            sizes = own.architecture.model_dump(exclude_unset=True)
+            try:
+                vit = VisionTransformer(**sizes, num_classes=0, weight_init="skip")
+            except (AssertionError, ValueError, RuntimeError) as error:
+                raise UserError(f"{path} names sizes that no ViT has: {sizes}.") from error
+            return vit, {"mean": own.mean, "std": own.std}
+        name = architecture or weights.metadata.get("arch", "").removeprefix("timm ").strip()
+        if not name or not timm.is_model(name):
+            name = _architecture_of(weights.state, path)
+        vit = _create(name)
+    return vit, dict(vit.pretrained_cfg)
+
+
+def _create(name: str) -> Any:
+    """A timm model without classifier (whose attributes timm does not type)."""
+    try:
+        with suppress(TypeError):  # not a ViT
+            return timm.create_model(name, num_classes=0, weight_init="skip")
+        return timm.create_model(name, num_classes=0)
+    except (RuntimeError, TypeError) as error:  # a tag that nobody published
+        reason = shortened(error, 200)
+        raise UserError(f"timm cannot build `{shortened(name)}`: {reason}.") from error
+
+
+def _own_metadata(weights: Weights, path: Path) -> Metadata | None:
+    """What the file says, None if it says nothing or speaks of something else."""
+    try:
+        keys = [key for key in Metadata.model_fields if key in weights.metadata]
+        told = {key: json.loads(weights.metadata[key]) for key in keys}
+    except (ValueError, RecursionError):  # another program's idea of these fields
+        return None
+    if not isinstance(told.get("architecture"), dict):
+        return None
+    try:
+        found = Metadata(**told)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        field = ".".join(map(str, problem["loc"]))
+        raise UserError(
+            f"{path} describes its architecture wrongly: {shortened(field)}="
+            f"{shortened(problem['input'])}: {problem['msg']}. Name it as ARCHITECTURE@FILE."
+        ) from error
+    if found.architecture.depth > len(weights.state):
+        raise UserError(
+            f"{path} says that its ViT has {found.architecture.depth} blocks, and holds "
+            f"{len(weights.state)} tensors. Name the right architecture as ARCHITECTURE@FILE."
+        )
+    return found
+
+
+def _architecture_of(state: dict[str, Tensor], path: Path) -> str:
+    """The plain ViT whose width, depth and patch fit the file."""
+    widths = {192: "tiny", 384: "small", 768: "base", 1024: "large", 1280: "huge"}
+    kernel = state.get("patch_embed.proj.weight")
+    if kernel is not None and kernel.ndim == 4:
+        kind = "_dinov2" if "blocks.0.ls1.gamma" in state and kernel.shape[-1] == 14 else "_224"
+        name = f"vit_{widths.get(kernel.shape[0])}_patch{kernel.shape[-1]}{kind}"
+        if timm.is_model(name):
+            return name
+    raise UserError(
+        f"Cannot tell the architecture of {path}: it does not name its architecture, and its "
+        f"tensors do not show it. Pass ARCHITECTURE@{path}, e.g. vit_tiny_patch16_224@{path.name}."
+    )
+
+
+def load_strictly(vit: VisionTransformer, weights: Weights, path: Path) -> None:
+    """Give memory to an empty model and fill it.
+
+    Every tensor but the classifier's must be in the file, in its shape, and nothing else.
+    """
+    check_supported(vit)
+    _check_size(vit, path)
+    for name, tensor in weights.state.items():
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise UserError(f"{path} repeats a few numbers as `{shortened(name)}`: no weights.")
+    try:
+        state = checkpoint_filter_fn(dict(weights.state), vit)
+    except (RuntimeError, KeyError, AttributeError, IndexError, ValueError, TypeError) as error:
+        raise UserError(_other_architecture(path, str(error))) from error
+    state = {k: v for k, v in state.items() if not k.startswith(HEAD_PREFIXES)}
+    _check_names(vit, state, weights, path)
+    for name, tensor in state.items():
+        _check_numbers(name, tensor, path)
+    vit.to_empty(device="cpu")
+    vit.load_state_dict({k: v.float() for k, v in state.items()}, strict=False)
+    with torch.no_grad():  # parts of the classifier, which nothing reads, have some content too
+        for name, tensor in vit.state_dict().items():
+            if name not in state:
+                tensor.zero_()
+
+
+def _check_size(vit: VisionTransformer, path: Path) -> None:
+    """Refuse a model that this machine should not even begin to fill."""
+    patches = vit.patch_embed.num_patches
+    if patches is not None and patches > MOST_PATCHES:
+        raise UserError(
+            f"{path} is made for {patches:,} patches an image; at most {MOST_PATCHES:,} are used."
+        )
+    size, most = 4 * sum(tensor.numel() for tensor in vit.state_dict().values()), memory_budget()
+    if size > most:
+        raise UserError(
+            f"The architecture of {path} takes {size / 1e9:.1f} GB; at most half of this "
+            f"machine's memory is used, {most / 1e9:.1f} GB."
+        )
+
+
+def _check_names(
+    vit: VisionTransformer, state: dict[str, Tensor], weights: Weights, path: Path
+) -> None:
+    """Refuse tensors that are not those of the model, by name and shape."""
+    wanted = {k: v for k, v in vit.state_dict().items() if not k.startswith(HEAD_PREFIXES)}
+    wrong = [
+        f"`{k}` is {tuple(state[k].shape)} in it and {tuple(v.shape)} in {_title(vit)}"
+        for k, v in wanted.items()
+        if k in state and state[k].shape != v.shape
+    ]
+    if wrong:
+        raise UserError(_other_architecture(path, "; ".join(wrong[:3])))
+    missing = [k for k in wanted if k not in state]
+    unexpected = [*(k for k in state if k not in wanted), *weights.unexpected]
+    if missing or unexpected:
+        raise UserError(
+            f"{path} does not hold weights of {_title(vit)}: {len(missing)} tensors missing"
+            f"{_some(missing)}, {len(unexpected)} unexpected{_some(unexpected)}. Name the right "
+            "architecture as ARCHITECTURE@FILE."
+        )
+
+
+def _check_numbers(name: str, tensor: Tensor, path: Path) -> None:
+    """Refuse what is no weight: whole numbers, and what spreads from one product to all."""
+    if tensor.dtype not in NUMBERS:
+        kinds = ", ".join(str(kind).removeprefix("torch.") for kind in NUMBERS)
+        raise UserError(
+            f"{path} holds `{name}` as {str(tensor.dtype).removeprefix('torch.')}; weights are "
+            f"{kinds}."
+        )
+    if tensor.numel() and not torch.stack(tensor.aminmax()).isfinite().all():
+        raise UserError(
+            f"`{name}` in {path} holds numbers that are infinite or none (NaN): the file is "
+            "damaged. Get it again."
+        )
+
+
+def _other_architecture(path: Path, reason: str) -> str:
+    return (
+        f"{path} holds the weights of another architecture: {shortened(reason, 400)}. Name the "
+        "right one as ARCHITECTURE@FILE."
+    )
+
+
+def _title(vit: VisionTransformer) -> str:
+    config = getattr(vit, "pretrained_cfg", None)
+    return f"`{config['architecture']}`" if config else "the architecture it names"
+
+
+def _some(names: list[str]) -> str:
+    """The names in brackets, the first twenty of a long list."""
+    more = [f"and {len(names) - 20} more"] if len(names) > 20 else []
+    return f" ({', '.join([*map(shortened, names[:20]), *more])})" if names else ""

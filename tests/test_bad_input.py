@@ -180,7 +180,7 @@ def test_truncated_weights_are_refused(refused: Refusal, tmp_path: Path) -> None
 def test_a_text_file_is_no_weights_file(name: str, refused: Refusal, tmp_path: Path) -> None:
     (tmp_path / name).write_text("dear diary")
     message = refused("-b", tmp_path / name)
-    assert f"{name} cannot be read as" in message
+    assert f"{name} cannot be read as weights" in message
     assert "not a weights file" in message
 
 

@@ -106,17 +106,21 @@ def execute(
     return _carry_out(planned, folder, quiet, *parts)
 
 
-def resume(folder: str | Path, quiet: bool = False) -> Result:
+def resume(folder: str | Path, quiet: bool = False, download: bool = False) -> Result:
     """Go on with an interrupted run; it ends with the numbers of an undisturbed one.
 
     A finished run whose result or learned model is damaged is finished again.
+
+    Args:
+        quiet: no progress.
+        download: whether weights or images that the folder names may be downloaded.
     """
     folder = Path(folder)
     result = _finished(folder)
     if result is not None:
         return result
     planned, protocol = stored_plan(folder)
-    parts = prepare(planned)
+    parts = prepare(planned, download)
     _check_same(folder, protocol, parts[0])
     return _carry_out(planned, folder, quiet, *parts)
 
@@ -149,7 +153,9 @@ def _finished(folder: Path) -> Result | None:
     return result
 
 
-def evaluate(folder: str | Path, quiet: bool = False, **options: Any) -> dict[str, Any]:
+def evaluate(
+    folder: str | Path, quiet: bool = False, download: bool = False, **options: Any
+) -> dict[str, Any]:
     """Test the learner of a finished run again, with other options of prediction.
 
     For example ``eval_batch_size=1``, or ``align="discriminant"`` for a method that keeps
@@ -161,7 +167,7 @@ def evaluate(folder: str | Path, quiet: bool = False, **options: Any) -> dict[st
     """
     folder = Path(folder)
     planned, protocol = stored_plan(folder, options)
-    parts = prepare(planned)
+    parts = prepare(planned, download)
     may_differ = {name for name in protocol if name in options} | {"legacy"}
     _check_same(folder, {k: v for k, v in protocol.items() if k not in may_differ}, parts[0])
     _, stream, backbone, method, fabric = parts
@@ -191,11 +197,16 @@ def load_result(folder: str | Path) -> Result:
 
 
 def prepare(
-    planned: Plan,
+    planned: Plan, may_download: bool = True
 ) -> tuple[dict[str, Any], Stream, LoadedBackbone, Method, "Fabric"]:
     """Everything that can fail on bad input, before anything is trained."""
+    if planned.stream.startswith("hf:") and not may_download:
+        raise UserError(
+            f"This run learns `{planned.stream}`, a data set of the Hugging Face hub, and nothing "
+            "is downloaded because a folder names it. Allow it with `--download` (download=True)."
+        )
     stream = load_stream(planned.stream, planned.stream_options, planned.seed, reading_bar)
-    backbone = load_backbone(planned.backbone, planned.run_options.image_size)
+    backbone = load_backbone(planned.backbone, planned.run_options.image_size, may_download)
     method_type = find_method(planned.method).load()
     if stream.scenario not in method_type.info.scenarios:
         raise UserError(f"{planned.method} cannot learn {stream.scenario}-incremental streams.")

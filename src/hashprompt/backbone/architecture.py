@@ -76,11 +76,11 @@ def empty_vit(
         name = architecture or weights.metadata.get("arch", "").removeprefix("timm ").strip()
         if not name or not timm.is_model(name):
             name = _architecture_of(weights.state, path)
-        vit = _create(name)
+        vit = create(name)
     return vit, dict(vit.pretrained_cfg)
 
 
-def _create(name: str) -> Any:
+def create(name: str) -> Any:
     """A timm model without classifier (whose attributes timm does not type)."""
     try:
         with suppress(TypeError):  # not a ViT

@@ -115,19 +115,32 @@ def find_file(name: str) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def obtain(name: str) -> Path:
+def obtain(name: str, may_download: bool = True) -> Path:
     """The file of a checkpoint of the catalogue, downloaded if it is not on this machine."""
     from hashprompt.storage.download import DownloadError, download  # not for names alone
 
     path = find_file(name)
     if path is None:
         checkpoint = CATALOGUE[name]
+        if not may_download:
+            raise UserError(must_be_typed(name, checkpoint.url, checkpoint.megabytes))
         path = download_folder() / f"{name}{checkpoint.suffix}"
         try:
-            download(checkpoint.url, path)
+            # Twice the size, which is computed.
+            download(checkpoint.url, path, most=2 * checkpoint.megabytes * 10**6)
         except DownloadError as error:
             raise UserError(unavailable(name, checkpoint.url, str(error), path.name)) from error
     return path
+
+
+def must_be_typed(name: str, url: str, megabytes: float) -> str:
+    """The message for weights that only a stored folder asks for: it may be a stranger's."""
+    return (
+        f"Its backbone `{name}` is not on this machine. It would be downloaded, about "
+        f"{megabytes:.0f} MB from {url}, and nothing is downloaded because a folder names it. "
+        f'Allow it by typing the name: `--backbone {name}` (in Python backbone="{name}"), or '
+        "`--download` (download=True) to go on with a run."
+    )
 
 
 def unavailable(name: str, url: str, reason: str, file: str) -> str:

@@ -97,7 +97,7 @@ def read_weights(path: Path) -> Weights:
             tensors, metadata = map_tensor_file(path)
             return Weights(tensors, metadata=metadata)
         if path.suffix == ".npz":
-            return from_google(read_npz(path))
+            return _from_npz(path)
         _check_packing(path)
         with safe_globals(HARMLESS):
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -106,6 +106,13 @@ def read_weights(path: Path) -> Weights:
     except Exception as error:  # each format fails in its own ways on a file that is something else
         raise UserError(_unreadable(path, error)) from error
     return _from_checkpoint(content, path)
+
+
+def _from_npz(path: Path) -> Weights:
+    try:
+        return from_google(read_npz(path))
+    except UserError as error:
+        raise UserError(_unreadable(path, error)) from error
 
 
 def _check_packing(path: Path) -> None:

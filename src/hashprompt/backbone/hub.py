@@ -2,23 +2,32 @@
 
 import difflib
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import timm
+import torch
 from huggingface_hub import (
     get_hf_file_metadata,
     hf_hub_download,
     hf_hub_url,
+    try_to_load_from_cache,
 )
 from timm.models import get_pretrained_cfg
 
-from hashprompt.backbone.catalogue import CATALOGUE, HOW_TO_NAME, NANO, find_file, unavailable
+from hashprompt.backbone.architecture import create
+from hashprompt.backbone.catalogue import (
+    CATALOGUE,
+    HOW_TO_NAME,
+    NANO,
+    find_file,
+    must_be_typed,
+    unavailable,
+)
 from hashprompt.errors import UserError
 from hashprompt.storage.web import TIMEOUT
 
 
-def timm_file(name: str) -> Path:
+def timm_file(name: str, may_download: bool = True) -> Path:
     """The file of a timm name, downloaded from its hub if it is not on this machine."""
     architecture = name.partition(".")[0]
     if not timm.is_model(architecture):
@@ -35,15 +44,22 @@ def timm_file(name: str) -> Path:
             f"{', '.join(f'`{n}`' for n in choice)}."
         )
     config = get_pretrained_cfg(name)
-    return find_file(name) or _hub_file(name, (config and config.hf_hub_id) or f"timm/{name}")
+    repository = (config and config.hf_hub_id) or f"timm/{name}"
+    return find_file(name) or _hub_file(name, repository, may_download)
 
 
-def _hub_file(name: str, repository: str, file: str = "model.safetensors") -> Path:
-    """A file of the hub, from its own cache or downloaded."""
-    endpoint = os.environ.get("HF_ENDPOINT")
-    with suppress(OSError):  # not in the cache
-        return Path(hf_hub_download(repository, file, local_files_only=True))
+def _hub_file(name: str, repository: str, may_download: bool) -> Path:
+    """The weights in a repository of the hub, from its own cache or downloaded."""
+    endpoint, file = os.environ.get("HF_ENDPOINT"), "model.safetensors"
+    # Not `hf_hub_download(local_files_only=True)`: that asks the hub about something else.
+    cached = try_to_load_from_cache(repository, file)
+    if isinstance(cached, str):
+        return Path(cached)
     url = hf_hub_url(repository, file, endpoint=endpoint)
+    if not may_download:
+        with torch.device("meta"):
+            numbers = sum(parameter.numel() for parameter in create(name).parameters())
+        raise UserError(must_be_typed(name, url, 4 * numbers / 1e6))
     try:
         # The client tries for half a minute where there is no connection; this asks once.
         get_hf_file_metadata(url, timeout=TIMEOUT)

@@ -52,6 +52,14 @@ class Preprocessing:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def statistics(self) -> dict[str, Any]:
+        """What belongs to the weights, whatever the image size; as JSON has it."""
+        return {
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "interpolation": self.interpolation,
+        }
+
 
 @dataclass(frozen=True)
 class LoadedBackbone:
@@ -63,15 +71,18 @@ class LoadedBackbone:
     weights_sha256: str
 
 
-def load_backbone(name: str, image_size: int | None = None) -> LoadedBackbone:
+def load_backbone(
+    name: str, image_size: int | None = None, may_download: bool = True
+) -> LoadedBackbone:
     """Load a frozen ViT by name or file.
 
     Args:
         name: see ``HOW_TO_NAME``.
         image_size: square input in pixels; the position table is resampled when it differs from
             the size the weights were made for.
+        may_download: False for a name that the user did not type but a stored folder holds.
     """
-    vit, config = _find(name)
+    vit, config = _find(name, may_download)
     sha = weights_hash(vit)  # before resampling: the hash names the weights, not the input size
     size = _resize(vit, image_size)
     mean, std = tuple(config["mean"]), tuple(config["std"])
@@ -93,7 +104,7 @@ def _nano_file() -> Path:
     return Path(str(files("hashprompt") / "assets" / "nano.safetensors"))
 
 
-def _find(name: str) -> tuple[VisionTransformer, dict[str, Any]]:
+def _find(name: str, may_download: bool) -> tuple[VisionTransformer, dict[str, Any]]:
     """The model, and its preprocessing under the names of timm's configurations."""
     if name == NANO:
         return _from_file(_nano_file())
@@ -101,7 +112,8 @@ def _find(name: str) -> tuple[VisionTransformer, dict[str, Any]]:
     if brought is not None:
         architecture, file = brought
         return _from_file(file, architecture)
-    path = obtain(name) if name in CATALOGUE else timm_file(name)
+    get = obtain if name in CATALOGUE else timm_file
+    path = get(name, may_download)
     checksum = Checksum(path)
     checksum.check()
     found = _from_file(path, name)

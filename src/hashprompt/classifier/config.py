@@ -62,12 +62,18 @@ class ClassifierConfig:
         options = _with_changes(folder, header, changes or {})
         recorded = header["backbone"]
         name = backbone or find_backbone(folder, recorded)
-        loaded = load_backbone(name, recorded["image_size"])
+        loaded = load_backbone(name, recorded["image_size"], may_download=backbone is not None)
         if loaded.weights_sha256 != recorded["sha256"]:
             raise UserError(
                 f"{name} is not the backbone that {folder} was taught with: the weights differ "
                 f"(SHA-256 {loaded.weights_sha256[:12]}…, expected {recorded['sha256'][:12]}…). "
                 f"Give the right one, `{recorded['name']}`, as backbone (`--backbone`)."
+            )
+        statistics = loaded.preprocessing.statistics()
+        if recorded.get("preprocessing", statistics) != statistics:  # older ones have none
+            raise UserError(
+                f"{name} has the weights that {folder} was taught with, but other preprocessing: "
+                f"{statistics}, expected {recorded['preprocessing']}. Give the file as it was."
             )
         return cls(header["method"], options, header["seed"], loaded)
 
@@ -82,6 +88,7 @@ class ClassifierConfig:
                 "name": backbone.name,
                 "sha256": backbone.weights_sha256,
                 "image_size": backbone.preprocessing.image_size,
+                "preprocessing": backbone.preprocessing.statistics(),
             },
         }
 
@@ -139,7 +146,7 @@ def weights_file(name: str) -> tuple[str | None, Path] | None:
     brought = brought_file(name)
     if brought is not None:
         return brought
-    return name, obtain(name) if name in CATALOGUE else timm_file(name)
+    return name, (obtain if name in CATALOGUE else timm_file)(name, may_download=False)
 
 
 def find_backbone(folder: Path, recorded: Mapping[str, Any]) -> str:

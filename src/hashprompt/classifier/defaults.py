@@ -4,6 +4,7 @@ import math
 import os
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,11 @@ def _weight_files() -> list[tuple[int, str]]:
 def _cached_vits() -> list[tuple[int, str]]:
     vits = timm.list_models(module="vision_transformer")
     names = [name for name in cached_models() if name.partition(".")[0] in vits]
-    return [(timm_file(name).stat().st_size, name) for name in names]
+    files = []
+    for name in names:
+        with suppress(UserError):  # something else of it is in the cache
+            files.append((timm_file(name, may_download=False).stat().st_size, name))
+    return files
 
 
 def choose_image_size(native: int, patch: int, short_sides: list[int]) -> int:

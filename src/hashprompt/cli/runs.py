@@ -18,6 +18,9 @@ from hashprompt.terminal import PlainTable
 if TYPE_CHECKING:
     from hashprompt.benchmark import Result
 
+Download = Annotated[
+    bool, typer.Option("--download", help="Weights or images that it names may be downloaded.")
+]
 Finished = Annotated[Path, typer.Argument(help="A finished run.")]
 
 
@@ -89,6 +92,7 @@ def run(
 def resume(
     folder: Annotated[Path, typer.Argument(help="The run directory.")],
     quiet: Quiet = False,
+    download: Download = False,
 ) -> None:
     """Go on with an interrupted run. It ends with the same numbers as an undisturbed one."""
     from hashprompt.plan import stored_plan
@@ -97,7 +101,7 @@ def resume(
         stored_plan(folder)  # before torch: what is no run is refused at once
     from hashprompt import benchmark
 
-    _show(benchmark.resume(folder, quiet))
+    _show(benchmark.resume(folder, quiet, download))
 
 
 def evaluate(
@@ -106,6 +110,7 @@ def evaluate(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="An option of prediction."),
     ] = None,
+    download: Download = False,
 ) -> None:
     """Test the learner of a finished run again, e.g. with `--set eval_batch_size=1`."""
     from hashprompt.plan import stored_plan
@@ -114,7 +119,7 @@ def evaluate(
     stored_plan(folder, options)  # before torch, as in `resume`
     from hashprompt import benchmark
 
-    found = benchmark.evaluate(folder, quiet=True, **options)
+    found = benchmark.evaluate(folder, quiet=True, download=download, **options)
     table = PlainTable("task", "accuracy, %")
     for index, accuracy in enumerate(found["accuracy"]):
         table.add_row(str(index + 1), f"{accuracy:.2f}")

@@ -1,20 +1,27 @@
 """Options: what can be set is checked in one place, and every refusal can be read."""
 
 import random
+import resource
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import torch
 from pydantic import Field
 
+from hashprompt.backbone import load_backbone
 from hashprompt.benchmark import run
 from hashprompt.engine.devices import launch
 from hashprompt.errors import UserError, shortened
 from hashprompt.methods import METHODS
 from hashprompt.methods.base import Method, MethodConfig, MethodInfo, register
+from hashprompt.methods.building import build_method
+from hashprompt.methods.registry import find_method
 from hashprompt.options import Options, build, split_options, unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
+from hashprompt.parts.gaussians import ClassGaussians
+from hashprompt.parts.outliers import virtual_outliers
 from hashprompt.plan import plan
 
 GROUPS = {**{name: method.config for name, method in METHODS.items()}}
@@ -132,11 +139,51 @@ def test_more_devices_than_there_are_are_refused_before_anything_starts() -> Non
         launch(RunOptions(device="cpu", devices=1000))
 
 
-def test_sizes_that_no_machine_has_are_refused_in_words(tmp_path: Path) -> None:
-    for size in (10**13, 2**62):
-        with pytest.raises(UserError, match="hash cannot be built with these options"):
-            run("hash", "digits", out=tmp_path / "run", experts=size)
+SIZES = {  # options whose numbers become tensors, by method
+    "hash": {"experts": 10**5, "prompt_length": 10**4},
+    "finetune": {"experts": 10**5, "prompt_length": 10**4},
+    "l2p": {"prompts": 10**5, "prompt_length": 10**4},
+    "cpg": {"experts": 10**5, "prompt_length": 10**4},
+    "ranpac": {"projection": 10**5},
+}
+
+
+def test_sizes_that_nobody_means_are_refused_at_once() -> None:
+    for name in ("experts", "prompt_length", "batch_size", "eval_batch_size", "align_samples"):
+        for size in (10**9, 10**13, 2**62):
+            with pytest.raises(UserError, match=f"{name}={size}: Input should be less than"):
+                plan(options={name: size})
+
+
+@pytest.mark.parametrize("method", SIZES)
+def test_sizes_that_this_machine_has_not_are_refused_with_the_estimate(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hashprompt.parts.budget.memory_budget", lambda: 3 * 10**8)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match=r"tensors of .* would take [\d,.]+ GB\. At most half"):
+        run(method, "digits", out=tmp_path / "run", **SIZES[method])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 10**6  # kB
     assert not (tmp_path / "run").exists()
+
+
+def test_pseudo_features_that_this_machine_has_no_room_for_are_refused() -> None:
+    gaussians = ClassGaussians(8, "variance")
+    gaussians.add(torch.randn(20, 8), torch.zeros(20, dtype=torch.long), [0])
+    with pytest.raises(UserError, match="pseudo-features of each class would take"):
+        gaussians.sampler().draw(10**12)
+    with pytest.raises(UserError, match="draws around 20 features would take"):
+        virtual_outliers(torch.randn(20, 8), 5, 3, 20, 10**11, 0.1)
+
+
+def test_the_guard_of_memory_changes_no_number() -> None:
+    backbone, planned = load_backbone("nano").model, plan("hash")
+    torch.manual_seed(3)
+    guarded = build_method("hash", planned.method_config, backbone).state_dict()
+    torch.manual_seed(3)
+    plain = find_method("hash").load()(planned.method_config, backbone).state_dict()
+    drawn = plain.keys() - {"routers.current"}  # which has no content before the first task
+    assert all(torch.equal(guarded[name], plain[name]) for name in drawn)
 
 
 def test_a_long_value_is_not_echoed_whole() -> None:

@@ -17,8 +17,9 @@ from hashprompt.engine.metrics import summarise
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.trainer import Trainer
 from hashprompt.engine.views import describe_transform
-from hashprompt.errors import UserError, shortened
+from hashprompt.errors import UserError
 from hashprompt.methods.base import Method
+from hashprompt.methods.building import build_method
 from hashprompt.methods.configs.legacy import SWITCHES
 from hashprompt.methods.registry import find_method
 from hashprompt.plan import Plan, plan, stored_plan
@@ -207,18 +208,10 @@ def prepare(
         )
     stream = load_stream(planned.stream, planned.stream_options, planned.seed, reading_bar)
     backbone = load_backbone(planned.backbone, planned.run_options.image_size, may_download)
-    method_type = find_method(planned.method).load()
-    if stream.scenario not in method_type.info.scenarios:
+    if stream.scenario not in find_method(planned.method).info.scenarios:
         raise UserError(f"{planned.method} cannot learn {stream.scenario}-incremental streams.")
     seed_everything(planned.seed, "method")
-    try:
-        method = method_type(planned.method_config, backbone.model)
-    except (RuntimeError, MemoryError, OverflowError) as error:  # tensors of a size nobody has
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"{planned.method} cannot be built with these options: {shortened(reason, 200)}. Its "
-            "sizes (experts, prompt_length, …) may be too large for this machine."
-        ) from error
+    method = build_method(planned.method, planned.method_config, backbone.model)
     switches = [s for s in SWITCHES if getattr(planned.method_config, s, False)]
     protocol = {
         "stream": stream.name,

@@ -87,7 +87,7 @@ def test_a_data_set_from_a_bad_server_is_refused_in_words(
 ) -> None:
     server.lies = [BAD_ANSWERS[answer].encode()]
     remote = PublishedFile(server.url, "0" * 32, size=300_000, gives="made")
-    with pytest.raises(UserError, match="Could not get|is not the published file"):
+    with pytest.raises(UserError, match=r"Could not get|is not the published file"):
         fetch(DataSet("made", "", "made:load", (remote,), "made/*", ""), tmp_path, print)
 
 

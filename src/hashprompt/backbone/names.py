@@ -15,6 +15,7 @@ from hashprompt.backbone.catalogue import (
     describe,
 )
 from hashprompt.errors import UserError, shortened
+from hashprompt.storage.files import read_file
 
 PUBLISHED = re.compile(r"^    '([a-z]\w*\.\w+)':", re.MULTILINE)  # keys of timm's `default_cfgs`
 
@@ -86,5 +87,5 @@ def timm_names(module: str = "*") -> list[str]:
     """
     spec = find_spec("timm")
     folders = [Path(place) / "models" for place in (spec and spec.submodule_search_locations) or ()]
-    texts = (file.read_text("utf-8") for f in folders for file in f.glob(f"{module}.py"))
+    texts = (read_file(file).decode() for f in folders for file in f.glob(f"{module}.py"))
     return sorted({name for text in texts for name in PUBLISHED.findall(text)})

@@ -17,6 +17,7 @@ from hashprompt.data.streams.stream import Stream
 from hashprompt.engine.devices import single_device
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.errors import UserError
+from hashprompt.methods.building import build_method
 from hashprompt.methods.pipeline import Pipeline
 from hashprompt.methods.registry import find_method
 from hashprompt.options import Options, build
@@ -111,7 +112,8 @@ class ClassifierConfig:
         values = _part({**self.options, **(training or {})}, method.config)
         seed_everything(self.seed, "method")
         self.backbone.model.to(self.device)
-        learner = method.load()(build(method.config, values), self.backbone.model)
+        config = build(method.config, values)
+        learner = build_method(self.method_name, config, self.backbone.model)
         assert isinstance(learner, Pipeline)
         return learner.to(self.device)
 

@@ -15,7 +15,9 @@ class RunOptions(Options):
     """Input, device and housekeeping."""
 
     main = ("image_size", "transform", "eval_batch_size", "device", "precision")
-    image_size: int | None = Field(None, ge=1, description="pixels; default: the weights' own")
+    image_size: int | None = Field(
+        None, ge=1, le=100_000, description="pixels; default: the weights' own"
+    )
     transform: Transform = Field(
         "weights", description="`weights`: random crops, statistics of the weights; else a paper's"
     )
@@ -34,7 +36,9 @@ class RunOptions(Options):
         "transform's",
     )
     flip: bool | None = Field(None, description="mirror half of them; default: the stream's")
-    eval_batch_size: int = Field(64, ge=1, description="images per step without gradients")
+    eval_batch_size: int = Field(
+        64, ge=1, le=65_536, description="images per step without gradients"
+    )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to compute")
     devices: int = Field(1, ge=1, le=1024, description="how many devices share each batch")
     precision: Annotated[  # a bare 32 arrives as a number

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hashprompt.errors import UserError
+from hashprompt.parts.budget import check_room
 from hashprompt.parts.centroids import k_means
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
@@ -179,6 +180,7 @@ class GaussianSampler:
     def draw(self, per_cell: int) -> tuple[Tensor, Tensor]:
         """(M · n, D) features and the (M · n,) cells they belong to."""
         g = self.of
+        check_room(2 * len(g) * per_cell * g.dim, f"{per_cell:,} pseudo-features of each class")
         cells = torch.arange(len(g), device=g.means.device).repeat_interleave(per_cell)
         noise = torch.randn(len(g), per_cell, g.dim, device=g.means.device)
         if g.storage == "covariance":

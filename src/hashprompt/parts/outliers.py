@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hashprompt.parts.budget import check_room
+
 CHUNK = 4096  # points compared at once, so that memory does not grow with their number
 
 
@@ -41,6 +43,9 @@ def virtual_outliers(
     """
     unit = F.normalize(features, dim=1)
     neighbours, boundary = min(neighbours, len(unit)), min(boundary, len(unit))
+    check_room(
+        3 * boundary * draws * unit.shape[1], f"{draws:,} draws around {boundary:,} features"
+    )
     offsets = noise * torch.randn(draws, unit.shape[1], device=unit.device, dtype=unit.dtype)
     if literal:
         candidates = offsets.repeat(boundary, 1)

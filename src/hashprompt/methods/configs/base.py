@@ -12,4 +12,4 @@ Schedule = Literal["constant", "cosine", "step", "coda"]
 class MethodConfig(Options):
     """Options every method has."""
 
-    batch_size: int = Field(128, ge=1, description="images per step")
+    batch_size: int = Field(128, ge=1, le=65_536, description="images per step")

@@ -12,9 +12,11 @@ class DualPromptConfig(KeyedConfig):
 
     legacy_kv_layout: LegacyLayout = False
     layers: tuple[int, ...] = Field((3, 4, 5), description="blocks of the expert prompts")
-    prompt_length: int = Field(20, ge=1, description="keys (and values) per prompt")
+    prompt_length: int = Field(20, ge=1, le=10_000, description="keys (and values) per prompt")
     general_layers: tuple[int, ...] = Field((1, 2), description="blocks of the general prompt")
-    general_length: int = Field(5, ge=1, description="keys (and values) of the general prompt")
+    general_length: int = Field(
+        5, ge=1, le=10_000, description="keys (and values) of the general prompt"
+    )
 
     @model_validator(mode="after")
     def _apart(self) -> "DualPromptConfig":

@@ -25,12 +25,12 @@ class HashConfig(PromptConfig):
         "drift",
     )
     layers: tuple[int, ...] = Field((1, 2, 3, 4), description="prompted blocks, 1 is the first")
-    experts: int = Field(15, ge=1, description="N_r, prompts in the pool")
-    prompt_length: int = Field(15, ge=1, description="L_p, length of a prompt")
+    experts: int = Field(15, ge=1, le=100_000, description="N_r, prompts in the pool")
+    prompt_length: int = Field(15, ge=1, le=10_000, description="L_p, length of a prompt")
     len_mode: Literal["per_half", "total"] = Field(
         "per_half", description="L_p keys and L_p values, or L_p in total for both"
     )
-    top_k: int = Field(2, ge=1, description="k, experts mixed per image")
+    top_k: int = Field(2, ge=1, le=10_000, description="k, experts mixed per image")
     mixing: Literal["softmax", "uniform"] = Field("softmax", description="weights α of the chosen")
     router_scope: Literal["global", "layer"] = Field(
         "global", description="one routing decision per image, or one per prompted block"
@@ -57,7 +57,9 @@ class HashConfig(PromptConfig):
         description="scale the optimiser's update; or the gradient (Adam undoes it); or the "
         "gradient with plain SGD",
     )
-    protected: int = Field(2, ge=1, description="k_A, size of A_t, the most used experts")
+    protected: int = Field(
+        2, ge=1, le=100_000, description="k_A, size of A_t, the most used experts"
+    )
     history: Literal["task", "step"] = Field(
         "task", description="A_t fixed while a task is trained, or live"
     )

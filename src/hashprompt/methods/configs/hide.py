@@ -13,7 +13,7 @@ class HideConfig(PromptConfig):
     main = ("batch_size", "epochs", "lr", "layers", "prompt_length", "momentum", "contrastive")
     legacy_kv_layout: LegacyLayout = False
     batchwise_prompt: LegacyBatchwise = False
-    prompt_length: int = Field(20, ge=1, description="keys (and values) per prompt")
+    prompt_length: int = Field(20, ge=1, le=10_000, description="keys (and values) per prompt")
     momentum: float = Field(
         0.01, ge=0, le=1, description="m: share of the mean of earlier prompts in a new one"
     )

@@ -11,9 +11,9 @@ from hashprompt.methods.registry import MethodInfo, declare
 class L2PConfig(KeyedConfig):
     """Options of L2P."""
 
-    prompts: int = Field(30, ge=1, description="N, prompts in the pool")
-    prompt_length: int = Field(5, ge=1, description="tokens per prompt")
-    top_k: int = Field(5, ge=1, description="prompts per image")
+    prompts: int = Field(30, ge=1, le=100_000, description="N, prompts in the pool")
+    prompt_length: int = Field(5, ge=1, le=10_000, description="tokens per prompt")
+    top_k: int = Field(5, ge=1, le=10_000, description="prompts per image")
     head_input: Literal["cls", "prompts"] = Field(
         "cls", description="the head reads the class token, or the mean of the prompts' outcomes"
     )

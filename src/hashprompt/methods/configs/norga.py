@@ -24,7 +24,7 @@ class NorgaConfig(PromptConfig):
     )
     legacy_kv_layout: LegacyLayout = False
     batchwise_prompt: LegacyBatchwise = False
-    prompt_length: int = Field(20, ge=1, description="keys (and values) per prompt")
+    prompt_length: int = Field(20, ge=1, le=10_000, description="keys (and values) per prompt")
     momentum: float = Field(
         0.01, ge=0, le=1, description="m: share of the mean of earlier prompts in a new one"
     )

@@ -10,7 +10,9 @@ from hashprompt.methods.registry import MethodInfo, declare
 class OvorConfig(TuningConfig):
     """Options of OVOR."""
 
-    epochs: int = Field(16, ge=1, description="epochs of prompt and head on each task")
+    epochs: int = Field(
+        16, ge=1, le=1_000_000, description="epochs of prompt and head on each task"
+    )
     lr: float = Field(1e-3, gt=0, description="rate of prompt and head")
     scale_lr: bool = Field(False, description="whether rates are multiplied by batch_size/256")
     schedule: Schedule = Field("coda", description="of the rate, one decay over both stages")
@@ -20,11 +22,19 @@ class OvorConfig(TuningConfig):
         (5, 5, 20, 20, 20), description="keys (and values) in each prompted block"
     )
     outliers: bool = Field(True, description="second stage; without it this is OnePrompt")
-    outlier_epochs: int = Field(4, ge=1, description="epochs of the second stage")
-    outliers_per_class: int = Field(40, ge=1, description="virtual outliers kept per class")
-    neighbours: int = Field(50, ge=1, description="k of the distance to the k-th neighbour")
-    boundary: int = Field(50, ge=1, description="features of a task that noise is added to")
-    noise_draws: int = Field(600, ge=1, description="noise vectors around each of them")
+    outlier_epochs: int = Field(4, ge=1, le=1_000_000, description="epochs of the second stage")
+    outliers_per_class: int = Field(
+        40, ge=1, le=100_000, description="virtual outliers kept per class"
+    )
+    neighbours: int = Field(
+        50, ge=1, le=100_000, description="k of the distance to the k-th neighbour"
+    )
+    boundary: int = Field(
+        50, ge=1, le=100_000, description="features of a task that noise is added to"
+    )
+    noise_draws: int = Field(
+        600, ge=1, le=1_000_000, description="noise vectors around each of them"
+    )
     noise: float = Field(0.1, gt=0, description="σ of the noise")
     outlier_weight: float = Field(0.1, ge=0, description="λ, weight of the energy losses")
     energy_inside: float = Field(-15.0, description="energy that features should be below")

@@ -14,7 +14,7 @@ class PinaConfig(DomainConfig):
     alignment: Literal["shallow", "deep"] = Field(
         "shallow", description="one adapter on the feature, or one behind every block"
     )
-    hidden: int = Field(16, ge=1, description="width inside an adapter")
+    hidden: int = Field(16, ge=1, le=100_000, description="width inside an adapter")
     patch_shuffle: bool = Field(
         True, description="select the domain by images whose tiles are shuffled: costs a plain pass"
     )

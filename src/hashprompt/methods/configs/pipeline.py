@@ -12,24 +12,27 @@ class HeadsConfig(MethodConfig):
     """Statistics and the two classifiers that live on them."""
 
     statistics: Storage = Field("covariance", description="what is kept of each class")
-    rank: int = Field(16, ge=1, description="directions of low-rank statistics")
-    centroids: int = Field(10, ge=1, description="centres of multi-centroid statistics")
+    rank: int = Field(16, ge=1, le=10_000, description="directions of low-rank statistics")
+    centroids: int = Field(10, ge=1, le=10_000, description="centres of multi-centroid statistics")
     tii: Literal["sgd", "discriminant"] = Field(
         "sgd", description="task inference: trained head, or read off the Gaussians"
     )
     tii_target: Literal["class", "task"] = Field(
         "class", description="what task inference predicts; a class is mapped to its task"
     )
-    tii_epochs: int = Field(20, ge=0, description="epochs of the task-inference head")
+    tii_epochs: int = Field(20, ge=0, le=1_000_000, description="epochs of the task-inference head")
     tii_lr: float = Field(5e-4, gt=0, description="its rate, times batch_size/256")
     tii_align_lr: float = Field(0.005, gt=0, description="rate of its alignment, · batch_size/256")
     align: Literal["sgd", "discriminant"] = Field(
         "sgd", description="final head: TAP-trained, or read off the Gaussians"
     )
-    align_epochs: int = Field(30, ge=0, description="epochs of both alignments")
+    align_epochs: int = Field(30, ge=0, le=1_000_000, description="epochs of both alignments")
     align_lr: float = Field(0.005, gt=0, description="rate of the final head's alignment")
     align_samples: int | None = Field(
-        None, ge=1, description="pseudo-features per class and epoch; default 5·batch_size"
+        None,
+        ge=1,
+        le=1_000_000,
+        description="pseudo-features per class and epoch; default 5·batch_size",
     )
     voters: tuple[Literal["head", "plain"], ...] = Field(
         (),
@@ -43,7 +46,9 @@ class HeadsConfig(MethodConfig):
 class PromptConfig(HeadsConfig):
     """The same, and the training of prompts and head (WTP)."""
 
-    epochs: int = Field(50, ge=1, description="epochs of prompts and head on each task")
+    epochs: int = Field(
+        50, ge=1, le=1_000_000, description="epochs of prompts and head on each task"
+    )
     lr: float = Field(0.03, gt=0, description="rate of the prompts, times batch_size/256")
     head_lr_scale: float = Field(0.1, gt=0, description="rate of the head over that of prompts")
     schedule: Schedule = Field(

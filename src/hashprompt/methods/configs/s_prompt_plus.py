@@ -12,7 +12,7 @@ class SPromptPlusConfig(KeyedConfig):
 
     legacy_kv_layout: LegacyLayout = False
     layers: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="prompted blocks, 1 is the first")
-    prompt_length: int = Field(20, ge=1, description="keys (and values) per prompt")
+    prompt_length: int = Field(20, ge=1, le=10_000, description="keys (and values) per prompt")
 
 
 INFO = declare(

@@ -10,7 +10,9 @@ from hashprompt.methods.configs.base import MethodConfig, Schedule
 class TuningConfig(MethodConfig):
     """Training of prompts and head, with what differs among public repositories."""
 
-    epochs: int = Field(50, ge=1, description="epochs of prompts and head on each task")
+    epochs: int = Field(
+        50, ge=1, le=1_000_000, description="epochs of prompts and head on each task"
+    )
     lr: float = Field(0.03, gt=0, description="rate of the prompts, times batch_size/256")
     head_lr_scale: float = Field(1.0, gt=0, description="rate of the head over that of prompts")
     schedule: Schedule = Field(

@@ -1,0 +1,45 @@
+"""Memory that options may ask for: refused with the estimate before it is taken.
+
+The system grants more than there is, and a program that uses it stops the whole machine.
+"""
+
+import math
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hashprompt.errors import UserError
+from hashprompt.storage.files import memory_budget
+
+BYTES = 4  # of a number
+
+
+def check_room(numbers: int, what: str) -> None:
+    """Refuse tensors of so many numbers if they take more than half of this machine's memory."""
+    size, most = BYTES * numbers, memory_budget()
+    if size > most:
+        raise UserError(
+            f"{what} would take {size / 1e9:,.1f} GB. At most half of this machine's memory is "
+            f"used, {most / 1e9:,.1f} GB."
+        )
+
+
+class MemoryGuard(TorchDispatchMode):
+    """Counts the numbers of new tensors, before they are made; what is made stays the same.
+
+    Args:
+        what: makes them.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self._what, self._numbers = what, 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        for argument, value in zip(func._schema.arguments, args, strict=False):
+            if argument.name == "size":
+                self._numbers += math.prod(value)
+                check_room(self._numbers, self._what)
+        return func(*args, **(kwargs or {}))

@@ -1,10 +1,8 @@
 """Weights files of many programs, read without running their code, under timm's tensor names."""
 
 import argparse
-import os
 import pickle
 import re
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.serialization import safe_globals
 
 from hashprompt.errors import UserError, shortened
 from hashprompt.storage.arrays import read_npz
-from hashprompt.storage.files import memory_budget, open_file
-from hashprompt.storage.tensor_files import map_tensor_file
+from hashprompt.storage.tensor_files import map_tensor_file, read_checkpoint
 
 # What training programs store beside tensors and what runs no code when it is read: their
 # command line, and numbers that came out of NumPy (a learning rate in the optimiser's state).
@@ -98,9 +94,7 @@ def read_weights(path: Path) -> Weights:
             return Weights(tensors, metadata=metadata)
         if path.suffix == ".npz":
             return _from_npz(path)
-        _check_packing(path)
-        with safe_globals(HARMLESS):
-            content = torch.load(path, map_location="cpu", weights_only=True)
+        content = read_checkpoint(path, HARMLESS)
     except UserError:
         raise
     except Exception as error:  # each format fails in its own ways on a file that is something else
@@ -113,22 +107,6 @@ def _from_npz(path: Path) -> Weights:
         return from_google(read_npz(path))
     except UserError as error:
         raise UserError(_unreadable(path, error)) from error
-
-
-def _check_packing(path: Path) -> None:
-    """Refuse a zip file that becomes larger when it is read: `torch.save` does not compress."""
-    with open_file(path, memory_budget()) as file:
-        if not zipfile.is_zipfile(file):
-            return  # torch's older format
-        with zipfile.ZipFile(file) as packed:
-            members = packed.infolist()
-        size = file.seek(0, os.SEEK_END)
-    unpacked = sum(member.file_size for member in members)
-    if unpacked > size or any(m.compress_type != zipfile.ZIP_STORED for m in members):
-        raise UserError(
-            f"{path} has {size / 1e6:,.1f} MB and would take {unpacked / 1e6:,.0f} MB unpacked; "
-            "files of torch are not compressed. It is not opened."
-        )
 
 
 def _from_checkpoint(content: Any, path: Path) -> Weights:

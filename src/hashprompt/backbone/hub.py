@@ -24,7 +24,8 @@ from hashprompt.backbone.catalogue import (
     unavailable,
 )
 from hashprompt.errors import UserError
-from hashprompt.storage.web import TIMEOUT
+from hashprompt.storage.download import MOST
+from hashprompt.storage.web import TIMEOUT, DownloadError
 
 
 def timm_file(name: str, may_download: bool = True) -> Path:
@@ -62,7 +63,9 @@ def _hub_file(name: str, repository: str, may_download: bool) -> Path:
         raise UserError(must_be_typed(name, url, 4 * numbers / 1e6))
     try:
         # The client tries for half a minute where there is no connection; this asks once.
-        get_hf_file_metadata(url, timeout=TIMEOUT)
+        size = get_hf_file_metadata(url, timeout=TIMEOUT).size or 0
+        if size > MOST:
+            raise DownloadError(f"it announces {size:,} bytes, and at most {MOST:,} are expected")
         return Path(hf_hub_download(repository, file, endpoint=endpoint))
     except Exception as error:  # its versions build on other web clients with other errors
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -16,7 +16,7 @@ from hashprompt.classifier.options import complete, new_options
 from hashprompt.data.streams.stream import Stream
 from hashprompt.engine.devices import single_device
 from hashprompt.engine.seeding import seed_everything
-from hashprompt.errors import UserError
+from hashprompt.errors import UserError, shortened
 from hashprompt.methods.building import build_method
 from hashprompt.methods.pipeline import Pipeline
 from hashprompt.methods.registry import find_method
@@ -74,7 +74,8 @@ class ClassifierConfig:
         if recorded.get("preprocessing", statistics) != statistics:  # older ones have none
             raise UserError(
                 f"{name} has the weights that {folder} was taught with, but other preprocessing: "
-                f"{statistics}, expected {recorded['preprocessing']}. Give the file as it was."
+                f"{statistics}, expected {shortened(recorded['preprocessing'], 200)}. Give the "
+                "file as it was."
             )
         return cls(header["method"], options, header["seed"], loaded)
 

@@ -5,10 +5,12 @@ Nothing here imports torch before tensors are read or written.
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from hashprompt.errors import UserError
 from hashprompt.storage.files import memory_budget, open_file
 from hashprompt.storage.json_files import OTHER_CONTENT, DamagedError
 
@@ -45,6 +47,39 @@ def map_tensor_file(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
     with safe_open(path, "pt") as handle:
         names = handle.keys()
         return {name: handle.get_tensor(name) for name in names}, handle.metadata() or {}
+
+
+def read_checkpoint(path: Path, harmless: list[Any]) -> Any:
+    """The content of a file of `torch.save`, without running code.
+
+    Args:
+        harmless: classes and functions that may be in it beside tensors.
+
+    Raises:
+        UserError: if it becomes larger when it is read.
+        Exception: of many kinds, for what is no such file.
+    """
+    import torch
+    from torch.serialization import safe_globals
+
+    with open_file(path, memory_budget()) as file:
+        _check_packing(path, file)
+    with safe_globals(harmless):
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _check_packing(path: Path, file: BinaryIO) -> None:
+    """Refuse a zip file that becomes larger when it is read: `torch.save` does not compress."""
+    if not zipfile.is_zipfile(file):
+        return  # torch's older format
+    with zipfile.ZipFile(file) as packed:
+        members = packed.infolist()
+    size, unpacked = path.stat().st_size, sum(member.file_size for member in members)
+    if unpacked > size or any(m.compress_type != zipfile.ZIP_STORED for m in members):
+        raise UserError(
+            f"{path} has {size / 1e6:,.1f} MB and would take {unpacked / 1e6:,.0f} MB unpacked; "
+            "files of torch are not compressed. It is not opened."
+        )
 
 
 def checked_tensor_bytes(tensors: Mapping[str, "Tensor"]) -> bytes:

@@ -24,10 +24,21 @@ def _is_confusion(row: list[str | int]) -> list[str | int]:
 Time = Annotated[str, Field(max_length=40), AfterValidator(_is_time)]
 
 
+class StoredPreprocessing(Schema):
+    """How images must look for the backbone."""
+
+    mean: Annotated[list[float], Field(min_length=3, max_length=3)]
+    std: Annotated[list[float], Field(min_length=3, max_length=3)]
+    interpolation: str
+
+
 class StoredBackbone(Schema):
+    """Which backbone a classifier was taught with."""
+
     name: str
     sha256: Sha256
     image_size: Annotated[int, Field(ge=1, le=10_000)]
+    preprocessing: StoredPreprocessing | None = None  # not in older files
 
 
 class Fixed(Schema):

@@ -163,7 +163,7 @@ class Store:
 
     def tensors(self, version: Version) -> "dict[str, Tensor]":
         """What the version has learned, checked against its checksum."""
-        return bytes_to_tensors(self._content(version, TENSORS))
+        return bytes_to_tensors(version.folder / TENSORS, self._content(version, TENSORS))
 
     def photos(self, version: Version) -> dict[str, list[Any]]:
         """{sha256 of a photo: [class id, "train" or "test", path or "", answer]}, checked."""

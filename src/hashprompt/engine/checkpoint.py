@@ -53,7 +53,7 @@ class Checkpoints:
             which = "; ".join(f"{e.path.name}: {e.reason}" for e in damages.values())
             going_on = "Going on from the one before." if found else "No checkpoint is whole."
             warnings.warn(f"Damaged in {self.folder}: {which}. {going_on}", stacklevel=2)
-        return (bytes_to_tensors(found[0]), found[1]) if found else None
+        return (bytes_to_tensors(self.folder, found[0]), found[1]) if found else None
 
     def check(self) -> Literal["none", "whole", "newest damaged", "all damaged"]:
         """What there is to load, without loading it."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from hashprompt.errors import UserError
+from hashprompt.errors import UserError, shortened
 from hashprompt.storage.files import memory_budget, open_file
 from hashprompt.storage.json_files import OTHER_CONTENT, DamagedError
 
@@ -25,14 +25,18 @@ def tensor_bytes(tensors: Mapping[str, "Tensor"], metadata: dict[str, str] | Non
     return save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, metadata)
 
 
-def bytes_to_tensors(content: bytes) -> "dict[str, Tensor]":
+def bytes_to_tensors(path: Path, content: bytes) -> "dict[str, Tensor]":
     """The tensors of a safetensors file that was read, not mapped.
 
     Mapped, a file that another program cuts short would take us down.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import load
 
-    return load(content)
+    try:
+        return load(content)
+    except (SafetensorError, KeyError, ValueError) as error:  # KeyError: a kind torch lacks
+        raise DamagedError(path, f"it holds no tensors: {shortened(error, 100)}") from error
 
 
 def map_tensor_file(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
@@ -90,7 +94,7 @@ def checked_tensor_bytes(tensors: Mapping[str, "Tensor"]) -> bytes:
 
 def checked_tensors(path: Path, content: bytes) -> "dict[str, Tensor]":
     """The tensors that `checked_tensor_bytes` wrote, if they still are what they were."""
-    tensors = bytes_to_tensors(content)
+    tensors = bytes_to_tensors(path, content)
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     checksum = header.get("__metadata__", {}).get("sha256")
     if checksum != hashlib.sha256(tensor_bytes(tensors)).hexdigest():

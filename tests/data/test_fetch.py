@@ -77,11 +77,8 @@ def test_members_that_leave_the_folder_are_refused(
     name: str, make: Any, member: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(make({"good.txt": b"x", member: b"evil"}))
-    if member.startswith("/") and name.endswith("gz"):
-        unpack(tmp_path / name, tmp_path / "out")  # tar's filter makes it relative
-        assert not Path(member).exists()
-    else:
-        assert "is not unpacked" in refused(tmp_path / name)
+    assert "is not unpacked" in refused(tmp_path / name)
+    assert not Path("/tmp/evil-hashprompt.txt").exists()
 
 
 @pytest.mark.parametrize("target", ["../../secret", "/etc/passwd"])
@@ -127,7 +124,7 @@ def test_an_archive_larger_than_the_disk_is_refused(
     (tmp_path / "a.zip").write_bytes(zip_of({"set/zeros": bytes(10**6)}))
     full = type("Usage", (), {"free": 1000})
     monkeypatch.setattr("hashprompt.data.fetching.archives.shutil.disk_usage", lambda path: full)
-    assert "takes 0.0 GB unpacked" in refused(tmp_path / "a.zip")
+    assert "takes 0.0 GB or more unpacked" in refused(tmp_path / "a.zip")
 
 
 def test_what_is_there_is_never_replaced(tmp_path: Path) -> None:

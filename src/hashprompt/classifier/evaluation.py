@@ -1,6 +1,5 @@
 """Held-out photos of a learn: predict them, compare with the version before, find the confused."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hashprompt.classifier.calibration import Strangeness
+from hashprompt.classifier.image_files import content_digest
 from hashprompt.classifier.store import Store, Version
 from hashprompt.data.dataset import ImageTable
 from hashprompt.data.reading.image_stores import Photos
@@ -58,7 +58,7 @@ def reopen_held_out(
 ) -> tuple[HeldOutPhotos, list[str]]:
     """Held-out photos of earlier learns that still lie where they were; a note on the others."""
     testable = {d: record for d, record in records.items() if record.can_be_tested}
-    unchanged = [d for d, record in testable.items() if _is_unchanged(d, Path(record.path))]
+    unchanged = [d for d, record in testable.items() if content_digest(Path(record.path)) == d]
     notes = []
     if len(unchanged) < len(testable):
         notes.append(
@@ -72,14 +72,6 @@ def reopen_held_out(
     labels = torch.tensor([testable[d].label for d in digests], dtype=torch.int64)
     before = [testable[d].predicted for d in digests]
     return HeldOutPhotos(ImageTable(images, labels), digests, before), notes
-
-
-def _is_unchanged(digest: str, path: Path) -> bool:
-    """Whether a file holds the photo it held."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() == digest
-    except OSError:
-        return False
 
 
 def evaluate(

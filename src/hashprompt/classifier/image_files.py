@@ -1,6 +1,7 @@
 """Images as a person hands them over: a path, encoded bytes, a Pillow image or an array."""
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,18 @@ from PIL import Image
 from torch import Tensor
 
 from hashprompt.data.reading.image_stores import pixel_digest
-from hashprompt.data.reading.images import ImageFile, from_pil, read_image
+from hashprompt.data.reading.images import (
+    ImageFile,
+    UnreadableImage,
+    file_digest,
+    from_pil,
+    read_image,
+    size_problem,
+)
 from hashprompt.errors import UserError
 
 CHANNELS = (1, 3, 4)  # grey, RGB, RGB with transparency
+EMPTY = hashlib.sha256().hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +82,10 @@ def as_image_file(item: Any, name: str) -> ImageFile:
 def decode_image(file: ImageFile, short_side: int | None = None) -> Tensor:
     """(3, H, W) uint8, upright, and reduced as `read_image` does it."""
     if isinstance(file, DecodedImage):
-        is_small = short_side is None or min(file.image.shape[1:]) <= short_side
-        if is_small:
+        height, width = file.image.shape[1:]
+        if problem := size_problem(height, width):
+            raise UnreadableImage(file, problem)
+        if short_side is None or min(height, width) <= short_side:
             return file.image
     return read_image(file, short_side)
 
@@ -84,17 +95,17 @@ def content_digest(file: ImageFile) -> str:
     if isinstance(file, DecodedImage):
         return pixel_digest(file.image).hex()
     try:
-        content = file.read_bytes()
-    except OSError:
+        digest = file_digest(file).hex()
+    except UserError:
         return ""
-    return hashlib.sha256(content).hexdigest() if content else ""
+    return "" if digest == EMPTY else digest
 
 
 def local_path(path: str | Path) -> Path:
     """A path on this machine; addresses of the web are refused."""
     if re.match("(https?|ftp):/", str(path), re.IGNORECASE):
         raise UserError(f"{path} is an address of the web. Download the image, and give its path.")
-    return Path(path).expanduser()
+    return Path(os.path.expanduser(path))  # that of pathlib raises for `~nobody`
 
 
 def uint8_tensor(array: np.ndarray | Tensor, what: str) -> Tensor:

@@ -1,6 +1,7 @@
 """The forms in which `learn` takes labelled images: folder, CSV file, Dataset, arrays, lists."""
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -81,7 +82,7 @@ def _from_folder(folder: Path) -> LabelledImages:
 
 
 def _from_list(file: Path) -> LabelledImages:
-    if not file.is_file():
+    if not os.path.exists(file):
         raise UserError(f"{file} does not exist. {EXPECTED}.")
     entries, groups = listed_entries(file)
     if groups:

@@ -132,7 +132,7 @@ def _at(place: str | Path) -> tuple[list[RawInput], Kind]:
         files = _in_folder(path)
         problem = f"no images in this folder ({', '.join(SUFFIXES[:4])}, …)"
     elif glob.has_magic(path) and not os.path.lexists(path):
-        matches = filter(os.path.isfile, glob.glob(path, recursive=True))
+        matches = (match for match in glob.glob(path, recursive=True) if not os.path.isdir(match))
         files, problem = sorted(matches), "no file matches this pattern"
     else:
         return [RawInput(_shown(place), Path(path))], "one"
@@ -144,7 +144,8 @@ def _in_folder(folder: str) -> list[str]:
     """Image files in a folder and the folders inside, sorted; hidden ones are passed over."""
     found: list[str] = []
     for place, inner, names in os.walk(folder):
-        inner[:] = [name for name in inner if not name.startswith((".", "__MACOSX"))]
+        names += [name for name in inner if looks_like_image(Path(name))]  # to be told of
+        inner[:] = [n for n in inner if not n.startswith((".", "__MACOSX")) and n not in names]
         images = (n for n in names if looks_like_image(Path(n)) and not n.startswith("."))
         found += [os.path.join(place, name) for name in images]
     return sorted(found)

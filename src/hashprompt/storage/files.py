@@ -165,6 +165,11 @@ def append_to(target: Target) -> BinaryIO:
     return file
 
 
+def create_file(target: Target) -> BinaryIO:
+    """Open a new file to write it bit by bit; a name that is taken, even by a link, is an error."""
+    return open(target, "xb")
+
+
 def copy_file(source: Path, target: Target) -> None:
     """Copy a regular file to a name that is not taken yet."""
     make_folder(Target(target.parent))

@@ -1,5 +1,6 @@
 """`npz:FILE`: images, labels and, if you like, domains or coarse labels as arrays."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,13 @@ from torch import Tensor
 
 from hashprompt.data.dataset import ImageTable, Source
 from hashprompt.data.hashing import tensor_hash
-from hashprompt.errors import UserError
+from hashprompt.data.reading.images import size_problem
+from hashprompt.errors import UserError, shortened
 from hashprompt.options.stream import Labels
+from hashprompt.storage.arrays import read_npz
 
 MOST_CLASSES = 10**6  # a larger label is no class number but a mistake
+MOST_LETTERS = 1000  # of the name of a class
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
 Arrays = dict[str, np.ndarray]
 
@@ -35,16 +39,13 @@ def read_arrays(path: Path, labels: Labels = "fine") -> Source:
 
 def load_arrays(path: Path) -> Arrays:
     """The arrays of a file, without unpickling anything."""
-    if not path.is_file():
+    if not os.path.exists(path):
         raise UserError(f"No file `{path}`. Give npz:FILE with {', '.join(NEEDED)}.")
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {key: stored[key] for key in stored.files}
-    except Exception as error:  # zip, header and pickle problems come as many types
-        raise UserError(
-            f"{path} cannot be read as an .npz file ({error}). Write it with "
-            "numpy.savez(FILE, x_train=…, y_train=…, x_test=…, y_test=…)."
-        ) from error
+        arrays = read_npz(path)
+    except UserError as error:
+        expected = "numpy.savez(FILE, x_train=…, y_train=…, x_test=…, y_test=…)"
+        raise UserError(f"{error} Expected what {expected} writes.") from error
     missing = [key for key in NEEDED if key not in arrays]
     if missing:
         raise UserError(
@@ -66,16 +67,16 @@ def coarse_source(
     Args:
         fine_to_coarse: (fine classes,) the coarse label of each.
     """
-    members = [(fine_to_coarse == c).nonzero()[:, 0] for c in range(len(coarse_names))]
-    domains = min(len(fine) for fine in members)
-    if not domains or any(len(fine) != domains for fine in members):
+    counts = torch.bincount(fine_to_coarse, minlength=len(coarse_names))  # fine classes of each
+    domains = int(counts.min())
+    if not domains or int(counts.max()) != domains:
         raise UserError(
-            f"{name}: coarse labels have {sorted({len(fine) for fine in members})} fine classes. "
+            f"{name}: coarse labels have {shortened(counts.unique().tolist())} fine classes. "
             "A stream of domains needs the same number of each."
         )
     rank = torch.zeros(len(fine_to_coarse), dtype=torch.int64)
-    for fine in members:
-        rank[fine] = torch.arange(domains)
+    by_coarse = fine_to_coarse.argsort(stable=True)
+    rank[by_coarse] = torch.arange(len(fine_to_coarse)) % domains
     tables = [ImageTable(t.images, fine_to_coarse[t.labels], rank[t.labels]) for t in (train, test)]
     names = tuple(f"fine class {d + 1} of each" for d in range(domains))
     return _with_domains(name, tables[0], tables[1], coarse_names, names, split)
@@ -84,10 +85,12 @@ def coarse_source(
 def _coarse_source(path: Path, arrays: Arrays, train: ImageTable, test: ImageTable) -> Source:
     mapping = arrays.get("fine_to_coarse")
     count = _count(train.labels, test.labels)
-    if mapping is None or mapping.ndim != 1 or len(mapping) < count or mapping.min(initial=0) < 0:
+    fits = mapping is not None and mapping.ndim == 1 and count <= len(mapping) <= MOST_CLASSES
+    # Each coarse label is that of some class, so there cannot be more of them.
+    if mapping is None or not fits or not _are_below(mapping, len(mapping)):
         raise UserError(
             f"labels=coarse needs an array fine_to_coarse in {path}: the coarse label of each of "
-            f"the {count} classes."
+            f"the {count} classes, whole numbers from 0."
         )
     fine_to_coarse = torch.from_numpy(mapping.astype(np.int64))
     names = _names(arrays.get("coarse_names"), int(fine_to_coarse.max()) + 1)
@@ -104,12 +107,12 @@ def _domain_source(
         tables.append(
             ImageTable(table.images, table.labels, torch.from_numpy(domains.astype(np.int64)))
         )
-    trained, tested = (set(t.domains.tolist()) for t in tables if t.domains is not None)
-    count = max(trained, default=-1) + 1
-    if trained != set(range(count)) or not tested <= trained:
+    trained, tested = (t.domains.unique() for t in tables if t.domains is not None)
+    count = len(trained)
+    if not torch.equal(trained, torch.arange(count)) or not torch.isin(tested, trained).all():
         raise UserError(
-            f"{path}: d_train holds the domains {sorted(trained)} and d_test {sorted(tested)}. "
-            "Number them from 0 without gaps, the same in both."
+            f"{path}: d_train holds the domains {shortened(trained.tolist())} and d_test "
+            f"{shortened(tested.tolist())}. Number them from 0 without gaps, the same in both."
         )
     domain_names = _names(arrays.get("domain_names"), count)
     return _with_domains(path.stem, tables[0], tables[1], names, domain_names)
@@ -131,10 +134,26 @@ def _with_domains(
     )
 
 
+def _are_below(numbers: np.ndarray, most: int) -> bool:
+    """Whether these are whole numbers from 0 to below `most`."""
+    whole = np.issubdtype(numbers.dtype, np.integer)
+    return whole and (not numbers.size or bool(0 <= numbers.min() <= numbers.max() < most))
+
+
 def _names(names: np.ndarray | None, count: int) -> tuple[str, ...]:
+    if names is not None and names.ndim == 1 and not _are_names(names):
+        raise UserError(
+            f"The names are {names.dtype} {names.shape}; expected at most {MOST_CLASSES:,} words "
+            f"of at most {MOST_LETTERS:,} letters."
+        )
     if names is None or names.ndim != 1 or len(names) < count:
         names = np.arange(count).astype(str)
     return tuple(map(str, names))
+
+
+def _are_names(names: np.ndarray) -> bool:
+    letters = names.dtype.itemsize // (4 if names.dtype.kind == "U" else 1)
+    return len(names) <= MOST_CLASSES and letters <= MOST_LETTERS
 
 
 def _count(*labels: Tensor) -> int:
@@ -155,12 +174,14 @@ def _table(images: np.ndarray, labels: np.ndarray, path: Path, split: str) -> Im
 def to_tensor(images: np.ndarray, what: str) -> Tensor:
     """(N, H, W, 3) or (N, H, W) uint8 -> (N, 3, H, W)."""
     if images.ndim == 3:
-        images = np.repeat(images[..., None], 3, axis=-1)
+        images = np.broadcast_to(images[..., None], (*images.shape, 3))
     fits = images.ndim == 4 and images.shape[-1] == 3 and 0 not in images.shape[1:]
     if not fits or images.dtype != np.uint8:
         raise UserError(
             f"{what} is {images.dtype} {images.shape}; expected uint8 (N, H, W, 3) or (N, H, W)."
         )
+    if problem := size_problem(*images.shape[1:3]):
+        raise UserError(f"{what} holds images of {problem}.")
     return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
 
 

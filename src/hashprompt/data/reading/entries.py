@@ -67,7 +67,7 @@ def source_from(
     photos, kept, about_reading = open_photos([entry.file for entry in entries], reading, track)
     entries = [entries[index] for index in kept]
     read = in_threads(file_digest, [entry.file for entry in entries])
-    digests = list(track(read, "checksums of images", len(entries)))
+    digests = [d.hex() for d in track(read, "checksums of images", len(entries))]
     classes = layout.class_names or tuple(sorted({entry.label for entry in entries}))
     groups: tuple[str, ...] = ()
     if layout.groups:

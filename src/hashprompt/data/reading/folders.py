@@ -38,7 +38,10 @@ def scan_classes(folder: Path) -> Scan:
     scan = Scan()
     for inner in subfolders(folder):
         images = images_in(inner, scan.ignored)
-        deeper = [sub.name for sub in subfolders(inner)]
+        folders = subfolders(inner)
+        # A folder with the name of an image will be told like any image that cannot be read.
+        images = sorted([*images, *filter(looks_like_image, folders)], key=lambda path: path.name)
+        deeper = [sub.name for sub in folders if not looks_like_image(sub)]
         if deeper:
             raise UserError(
                 f"{inner} holds folders ({', '.join(deeper[:3])}) where image files are expected. "

@@ -1,12 +1,15 @@
 """`hf:NAME`: a data set of the Hugging Face hub, through the optional package `datasets`."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hashprompt.data.dataset import Source
 from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
+from hashprompt.data.reading.images import MOST_BYTES
 from hashprompt.data.reading.options import ReadOptions, Track, untracked
 from hashprompt.errors import UserError
+from hashprompt.storage.files import read_file
 
 TEST_PARTS = ("test", "validation", "valid", "val")
 
@@ -24,8 +27,7 @@ class EncodedRow:
         cell = self.table[self.row][self.column]
         if cell["bytes"] is not None:
             return cell["bytes"]
-        with open(cell["path"], "rb") as file:
-            return file.read()
+        return read_file(Path(cell["path"]), MOST_BYTES)
 
     def __str__(self) -> str:
         return f"row {self.row} of {self.part}"

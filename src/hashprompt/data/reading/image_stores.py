@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from hashprompt.data.reading.images import ImageFile, image_size, read_image
+from hashprompt.data.reading.images import ImageFile, file_digest, image_size, read_image
 from hashprompt.data.reading.options import ReadOptions
 from hashprompt.data.reading.threads import in_threads
 
@@ -78,7 +78,7 @@ class Disk:
 
     def digest(self, index: int) -> bytes:
         settings = f"{self.reading.short_side} {self.reading.upright}".encode()
-        return hashlib.sha256(settings + self.files[index].read_bytes()).digest()
+        return file_digest(self.files[index], settings)
 
     def name(self, index: int) -> str:
         return str(self.files[index])

@@ -1,27 +1,39 @@
 """Read image files safely: (3, H, W) uint8 comes back, or a reason in words.
 
 Whatever lies in a folder of photos ends here: every mode becomes RGB, of an animation the first
-frame is taken, and a file that is broken, empty, huge or no image raises `UnreadableImage`.
+frame is taken, and a file that is broken, empty, huge, endless or no image raises
+`UnreadableImage`. Encoded images are opened by `opened` alone.
 """
 
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from hashprompt.data.reading.threads import Budget
 from hashprompt.errors import UserError
+from hashprompt.storage.files import open_file
 
 # Decoders are chosen by content, from this list alone: some others of Pillow start programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 MOST_PIXELS = 89_478_485  # Pillow's own limit: 256 MB decoded
+MOST_BYTES = 10**9  # of a file: so many pixels take 716 MB with four channels of 16 bits
+# Longer side over shorter. The shorter is scaled to the size of the network before the middle is
+# cut out, so that 1 × 1,000,000 pixels would become 32 × 32,000,000, which take 12 GB.
+MOST_RATIO = 100
+MOST_SCANS = 200  # of a progressive JPEG, which has ten: each goes over all pixels again
+WEBP_COPIES = 2  # its decoder takes twice the memory of others for a pixel
+STRIP = 1 << 22  # pixels converted at once: whole copies of a large image would take 2 GB
+DECODING = Budget(MOST_PIXELS)  # pixels that all threads together decode at a time
 TURNABLE = ("JPEG", "MPO", "WEBP", "TIFF")  # formats whose header tells how the camera was held
 TURN_TAG, QUARTER_TURNS = 0x0112, (5, 6, 7, 8)
 
@@ -59,66 +71,105 @@ def read_image(file: ImageFile, short_side: int | None = None, upright: bool = T
     Returns:
         (3, H, W) uint8.
     """
-    with _opened(file) as image:
+    with _image_of(file) as image:
         height, width = _final_size(image, short_side, upright)
         if short_side is not None:
             image.draft("", (2 * short_side, 2 * short_side))  # a JPEG can be decoded at a fraction
-        if upright and image.format in TURNABLE:
-            image = ImageOps.exif_transpose(image)
-        rgb = _to_rgb(image)
-        if rgb.size != (width, height):
-            rgb = rgb.resize((width, height), Image.Resampling.BICUBIC)
-        return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
+        with DECODING.taken(_copies(image) * image.width * image.height):
+            if upright and image.format in TURNABLE:
+                ImageOps.exif_transpose(image, in_place=True)
+            if image.size != (width, height):
+                image = _to_rgb(image).resize((width, height), Image.Resampling.BICUBIC)
+            return _pixels(image)
 
 
-def file_digest(file: ImageFile) -> str:
-    """SHA-256 of a file, in hexadecimal digits."""
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError as error:
-        raise UnreadableImage(file, error.strerror or str(error)) from error
+def file_digest(file: ImageFile, start: bytes = b"") -> bytes:
+    """SHA-256 of what a file holds, after `start`."""
+    with _in_words(file), opened(file) as content:
+        begin = partial(hashlib.sha256, start)
+        return hashlib.file_digest(content, begin).digest()  # type: ignore[arg-type]
 
 
 def from_pil(image: Image.Image, name: str) -> Tensor:
     """(3, H, W) uint8 of an image that was opened by somebody else, as `read_image` gives it."""
-    try:
+    with _in_words(Path(name)):
         if image.format is None or image.format in TURNABLE:
             image = ImageOps.exif_transpose(image)
-        return torch.from_numpy(np.array(_to_rgb(image))).permute(2, 0, 1).contiguous()
-    except Exception as error:  # Pillow decodes only now: see `_opened`
-        raise UnreadableImage(Path(name), str(error).rstrip(".")) from error
+        return _pixels(image)
 
 
 def image_size(
     file: ImageFile, short_side: int | None = None, upright: bool = True
 ) -> tuple[int, int]:
     """(height, width) that `read_image` would give, from the header alone."""
-    with _opened(file) as image:
+    with _image_of(file) as image:
         return _final_size(image, short_side, upright)
 
 
 def is_animated(file: ImageFile) -> bool:
     """Whether there are frames that `read_image` leaves out."""
-    with _opened(file) as image:
-        return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
+    with _image_of(file) as image:
+        return image.format != "MPO" and getattr(image, "is_animated", False)
+
+
+def size_problem(height: int, width: int, most: int = MOST_PIXELS) -> str:
+    """What is wrong with the size of an image, in words; empty if nothing is."""
+    if height * width > most:
+        return f"{width} × {height} pixels; at most {most:,} are read"
+    longer, shorter = max(height, width), max(1, min(height, width))
+    if longer > MOST_RATIO * shorter:
+        needed = 224 * (224 * longer / shorter) * 3 * 4 / 1e9
+        return (
+            f"{width} × {height} pixels, one side {longer / shorter:,.0f} times the other; at most "
+            f"{MOST_RATIO} times is read. Resized to 224 pixels it would take {needed:,.1f} GB"
+        )
+    return ""
 
 
 @contextmanager
-def _opened(file: ImageFile) -> Iterator[Image.Image]:
-    try:
-        if isinstance(file, Path):
-            if not file.stat().st_size:
-                raise UnreadableImage(file, "it is empty (0 bytes)")
-            source: Path | BytesIO = file
-        else:
-            source = BytesIO(file.read_bytes())
-        with Image.open(source, formats=FORMATS) as image:
-            if image.width * image.height > MOST_PIXELS:
-                raise UnreadableImage(
-                    file, f"{image.width} × {image.height} pixels; at most {MOST_PIXELS:,} are read"
-                )
+def opened(file: ImageFile) -> Iterator[BinaryIO]:
+    """The encoded image, to be read. Of a path, only what `open_file` lets in."""
+    if isinstance(file, Path):
+        with open_file(file, MOST_BYTES) as content:
+            yield content
+    else:
+        yield BytesIO(file.read_bytes())
+
+
+@contextmanager
+def _image_of(file: ImageFile) -> Iterator[Image.Image]:
+    with _in_words(file), opened(file) as content:
+        if not content.read(1):
+            raise UnreadableImage(file, "it is empty (0 bytes)")
+        content.seek(0)
+        with Image.open(content, formats=FORMATS) as image:
+            problem = size_problem(image.height, image.width, MOST_PIXELS // _copies(image))
+            if problem := problem or _too_many_scans(image, content):
+                raise UnreadableImage(file, problem)
             yield image
-    except UserError:
+
+
+def _copies(image: Image.Image) -> int:
+    return WEBP_COPIES if image.format == "WEBP" else 1
+
+
+def _too_many_scans(image: Image.Image, content: BinaryIO) -> str:
+    if not image.info.get("progressive"):
+        return ""
+    place = content.tell()
+    content.seek(0)
+    scans = sum(block.count(b"\xff\xda") for block in iter(partial(content.read, 1 << 20), b""))
+    content.seek(place)
+    problem = f"a progressive JPEG of {scans:,} scans; at most {MOST_SCANS} are read"
+    return problem if scans > MOST_SCANS else ""
+
+
+@contextmanager
+def _in_words(file: ImageFile) -> Iterator[None]:
+    """Whatever is wrong with a file, as an `UnreadableImage`."""
+    try:
+        yield
+    except UnreadableImage:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         reason = f"too many pixels; at most {MOST_PIXELS:,} are read"
@@ -142,14 +193,39 @@ def _final_size(image: Image.Image, short_side: int | None, upright: bool) -> tu
     return max(short_side, round(height * scale)), max(short_side, round(width * scale))
 
 
+def _pixels(image: Image.Image) -> Tensor:
+    """(3, H, W) uint8 of an image in any mode."""
+    width, height = image.size
+    rows = max(1, STRIP // width)
+    if rows >= height:
+        return torch.from_numpy(np.array(_to_rgb(image))).permute(2, 0, 1).contiguous()
+    pixels = torch.empty(3, height, width, dtype=torch.uint8)
+    for top in range(0, height, rows):
+        bottom = min(top + rows, height)
+        strip = np.array(_to_rgb(image.crop((0, top, width, bottom))))
+        pixels[:, top:bottom] = torch.from_numpy(strip).permute(2, 0, 1)
+    return pixels
+
+
 def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16 bits: Pillow's own conversion would cut off at 255
-        values = np.asarray(image).astype(np.int64)
-        if values.min() < 0 or values.max() > 65535:
-            raise ValueError("pixels of 32 bits are not read; save it with 8 or 16")
-        image = Image.fromarray(((values + 128) // 257).astype(np.uint8))
+    if image.mode.startswith("I"):
+        image = _eight_bits(image)
     if image.mode == "F":
         raise ValueError("floating-point pixels are not read; save it with 8 or 16 bits")
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """16 bits as 8: Pillow's own conversion would cut off at 255."""
+    width, height = image.size
+    grey = np.empty((height, width), dtype=np.uint8)
+    rows = max(1, STRIP // width)
+    for top in range(0, height, rows):
+        strip = image.crop((0, top, width, min(top + rows, height)))
+        values = np.asarray(strip).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise ValueError("pixels of 32 bits are not read; save it with 8 or 16")
+        grey[top : top + rows] = (values + 128) // 257
+    return Image.fromarray(grey)

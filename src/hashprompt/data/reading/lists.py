@@ -1,7 +1,10 @@
 """`csv:FILE`: image files in a table with the columns path, label[, task|domain][, split]."""
 
 import csv
+import io
+import os
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -9,7 +12,10 @@ from hashprompt.data.dataset import Source
 from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
 from hashprompt.data.reading.options import ReadOptions, Track, untracked
 from hashprompt.errors import UserError
+from hashprompt.storage.files import read_file
 
+MOST_ROWS = 2_000_000  # ImageNet has 1.3 million images; so many take 1.5 GB of memory
+MOST_BYTES = 500 * MOST_ROWS
 COLUMNS = ("path", "label", "task", "domain", "split")
 PARTS: dict[str, Part] = {
     "": "",
@@ -47,15 +53,17 @@ def listed_entries(file: Path) -> tuple[list[Entry], Literal["tasks", "domains"]
 
 def _rows(file: Path) -> list[dict[str, str]]:
     try:
-        with file.open(newline="", encoding="utf-8-sig") as opened:
-            reader = csv.DictReader(opened, restkey=TOO_MANY, restval="")
-            names = [name.strip().lower() for name in reader.fieldnames or []]
-            reader.fieldnames = names
-            rows = list(reader)
+        text = read_file(file, MOST_BYTES).decode("utf-8-sig")
+        reader = csv.DictReader(io.StringIO(text, newline=""), restkey=TOO_MANY, restval="")
+        names = [name.strip().lower() for name in reader.fieldnames or []]
+        reader.fieldnames = names
+        rows = list(islice(reader, MOST_ROWS + 1))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"Cannot read {file} as CSV in UTF-8: {error}. {EXPECTED}") from error
     if not {"path", "label"} <= set(names) <= set(COLUMNS):
         raise UserError(f"{file} has the columns {', '.join(names) or 'none'}. {EXPECTED}")
+    if len(rows) > MOST_ROWS:
+        raise UserError(f"{file} lists more than {MOST_ROWS:,} images. Use several lists.")
     if not rows:
         raise UserError(f"{file} lists no images. {EXPECTED}")
     return rows
@@ -80,7 +88,7 @@ def _check_files(file: Path, entries: list[Entry]) -> None:
     absent = [
         f"{entry.name} (line {line})"
         for line, entry in enumerate(entries, start=2)
-        if isinstance(entry.file, Path) and not entry.file.is_file()
+        if isinstance(entry.file, Path) and not os.path.exists(entry.file)
     ]
     if absent:
         raise UserError(

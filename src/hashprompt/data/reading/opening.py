@@ -10,6 +10,8 @@ from hashprompt.data.reading.options import ReadOptions, Track, untracked
 from hashprompt.data.reading.threads import in_threads
 from hashprompt.errors import UserError
 
+NAMED = {"stop": 5, "skip": 100}  # what is left out should be known; who is stopped, looks anyway
+
 
 def open_photos(
     files: Sequence[ImageFile], reading: ReadOptions, track: Track = untracked
@@ -65,9 +67,10 @@ def _about_memory(count: int, needed: float, fits: bool, reading: ReadOptions) -
 
 
 def _about_problems(problems: dict[int, UnreadableImage], count: int, reading: ReadOptions) -> str:
-    shown = [problems[index] for index in sorted(problems)[:5]]
+    most = NAMED[reading.unreadable]
+    shown = [problems[index] for index in sorted(problems)[:most]]
     listed = "; ".join(f"{p.file} ({p.reason})" for p in shown)
-    more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+    more = f"; and {len(problems) - most} more" if len(problems) > most else ""
     found = f"{len(problems)} of {count:,} images cannot be read: {listed}{more}."
     if reading.unreadable == "stop":
         raise UserError(f"{found} Replace or remove them, or use unreadable=skip.")

@@ -1,9 +1,11 @@
 """Threads that read and decode images."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
+from threading import Condition
 from typing import TypeVar
 
 S = TypeVar("S")
@@ -19,3 +21,24 @@ def reading_threads() -> ThreadPoolExecutor:
 def in_threads(function: Callable[[S], T], items: Iterable[S]) -> Iterable[T]:
     """`function` of each item, in order."""
     return reading_threads().map(function, items)
+
+
+class Budget:
+    """An amount of something that threads share: who wants more than is left waits for others."""
+
+    def __init__(self, most: int) -> None:
+        self.most = self.left = most
+        self._returned = Condition()
+
+    @contextmanager
+    def taken(self, amount: int) -> Iterator[None]:
+        amount = min(amount, self.most)  # alone, everybody may
+        with self._returned:
+            self._returned.wait_for(lambda: self.left >= amount)
+            self.left -= amount
+        try:
+            yield
+        finally:
+            with self._returned:
+                self.left += amount
+                self._returned.notify_all()

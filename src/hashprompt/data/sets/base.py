@@ -11,10 +11,12 @@ from hashprompt.data.reading.options import Track
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
 from hashprompt.storage.cache import cache_dir
+from hashprompt.storage.files import read_file
 
 if TYPE_CHECKING:
     from hashprompt.data.dataset import Source
 
+MOST_BYTES = 10**8  # of a list of files; the longest has 3 MB
 Loader = Callable[[Path, StreamOptions, Track], "Source"]
 
 
@@ -91,9 +93,26 @@ def data_root(chosen: str | None = None) -> Path:
 
 
 def need(root: Path, *names: str) -> None:
+    """Check that files and folders are there: pipes and devices are not what is meant."""
     for name in names:
-        if not (root / name).exists():
+        if not (os.path.isfile(root / name) or os.path.isdir(root / name)):
             raise MissingFiles(root / name)
+
+
+def read_list(file: Path) -> bytes:
+    """A list of files or classes that belongs to a set."""
+    try:
+        return read_file(file, MOST_BYTES)
+    except FileNotFoundError as error:
+        raise MissingFiles(file) from error
+
+
+def read_lines(file: Path) -> list[str]:
+    """The lines of such a list."""
+    try:
+        return read_list(file).decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is damaged: it is no text. Unpack the archive again.") from error
 
 
 def explain_missing(data: DataSet, root: Path, path: Path) -> UserError:

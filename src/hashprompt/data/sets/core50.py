@@ -6,8 +6,8 @@ from hashprompt.data.dataset import Source
 from hashprompt.data.reading.entries import Entry, Layout, source_from
 from hashprompt.data.reading.folders import scan_classes
 from hashprompt.data.reading.options import Track, untracked
-from hashprompt.data.sets.base import MissingFiles, need
-from hashprompt.errors import UserError
+from hashprompt.data.sets.base import need, read_lines
+from hashprompt.errors import UserError, shortened
 from hashprompt.options.stream import StreamOptions
 
 FOLDER, RUNS = "core50_128x128", "batches_filelists/NI_inc"
@@ -52,10 +52,7 @@ def _session_order(root: Path, order: str) -> tuple[str, ...]:
     sessions = []
     for batch in range(len(TRAIN)):
         file = run / f"train_batch_{batch:02d}_filelist.txt"
-        if not file.is_file():
-            raise MissingFiles(file)
-        with file.open(encoding="utf-8") as lines:
-            sessions.append(lines.readline().partition("/")[0])
+        sessions.append("".join(read_lines(file)[:1]).partition("/")[0])
     if sorted(sessions) != sorted(f"s{session}" for session in TRAIN):
-        raise UserError(f"The lists in {run} name the sessions {', '.join(sessions)}.")
+        raise UserError(f"The lists in {run} name the sessions {shortened(', '.join(sessions))}.")
     return tuple(sessions)

@@ -6,7 +6,7 @@ from hashprompt.data.dataset import Source
 from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
 from hashprompt.data.reading.folders import read_folders
 from hashprompt.data.reading.options import Track, untracked
-from hashprompt.data.sets.base import need
+from hashprompt.data.sets.base import need, read_lines
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
 
@@ -31,7 +31,10 @@ def load_cub(root: Path, options: StreamOptions, track: Track = untracked) -> So
                 f"{', '.join(TABLES[1:])}. Unpack the archive again."
             ) from error
         entries.append(Entry(folder / "images" / path, path, label, part))
-    class_names = tuple(classes[str(number)] for number in range(1, len(classes) + 1))
+    numbers = [str(number) for number in range(1, len(classes) + 1)]
+    if sorted(numbers) != sorted(classes):
+        raise UserError(f"{folder / 'classes.txt'} is damaged. Unpack the archive again.")
+    class_names = tuple(classes[number] for number in numbers)
     layout = Layout(class_names=class_names, split="official")
     return source_from("split-cub200", entries, layout, options.reading(upright=False), track=track)
 
@@ -44,5 +47,5 @@ def load_cub_lamda(root: Path, options: StreamOptions, track: Track = untracked)
 
 def _table(file: Path) -> dict[str, str]:
     """Lines of a number and a value."""
-    lines = (line.split(maxsplit=1) for line in file.read_text(encoding="utf-8").splitlines())
+    lines = (line.split(maxsplit=1) for line in read_lines(file))
     return {words[0]: words[1].strip() for words in lines if len(words) == 2}

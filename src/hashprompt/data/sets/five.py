@@ -1,5 +1,6 @@
 """5-Datasets: SVHN, MNIST, CIFAR-10, notMNIST and Fashion-MNIST, a task of ten classes each."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +21,12 @@ from hashprompt.data.sets.base import MissingFiles, need
 from hashprompt.data.sets.cifar import cifar_tables
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
+from hashprompt.storage.files import read_file
 
 CLASSES = 10
 LETTERS_TEST_SHARE = 0.1
+IDX, UINT8 = ("images", "labels"), 8  # files of MNIST, and how they call bytes
+MOST_BYTES = 10**9  # of one of them: the largest has 47 MB
 
 
 class Digits(NamedTuple):
@@ -41,14 +45,31 @@ FiveLoader = Callable[[Path, Track], Digits]
 def _idx(kind: type[datasets.MNIST]) -> FiveLoader:
     def load(root: Path, track: Track) -> Digits:
         folder = f"{kind.__name__}/raw"
-        need(root, *(f"{folder}/{Path(url).stem}" for url, _ in kind.resources))
-        parts = [kind(str(root), train=train) for train in (True, False)]
+        names = [Path(url).stem for url, _ in kind.resources]
+        need(root, *(f"{folder}/{name}" for name in names))
+        images, labels = ({n[:5]: root / folder / n for n in names if what in n} for what in IDX)
         train, test = (
-            ImageTable(part.data[:, None].repeat(1, 3, 1, 1), part.targets) for part in parts
+            ImageTable(
+                _read_idx(images[part], 3)[:, None].repeat(1, 3, 1, 1),
+                _read_idx(labels[part], 1).long(),
+            )
+            for part in ("train", "t10k-")
         )
+        if any(len(part.images) != len(part) for part in (train, test)):
+            raise UserError(f"The files in {root / folder} do not belong together.")
         return Digits(train, test, tuple(kind.classes), "official")
 
     return load
+
+
+def _read_idx(file: Path, dimensions: int) -> Tensor:
+    """An array uint8 as MNIST stores it: its number of dimensions, its shape, its bytes."""
+    content = read_file(file, MOST_BYTES)
+    start = 4 * (1 + dimensions)
+    shape = [int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4)]
+    if content[:4] != bytes((0, 0, UINT8, dimensions)) or math.prod(shape) != len(content) - start:
+        raise UserError(f"{file} is damaged. Remove it, and fetch or unpack it again.")
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=start).view(shape)
 
 
 def _svhn(root: Path, track: Track) -> Digits:

@@ -6,7 +6,7 @@ from hashprompt.data.dataset import Source
 from hashprompt.data.reading.entries import Entry, Layout, source_from
 from hashprompt.data.reading.folders import images_in, subfolders
 from hashprompt.data.reading.options import Track, untracked
-from hashprompt.data.sets.base import need
+from hashprompt.data.sets.base import need, read_lines
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
 
@@ -43,7 +43,7 @@ def _by_class(folder: Path, part: str) -> list[Entry]:
 def _annotated(folder: Path) -> list[Entry]:
     """val/images/*.JPEG with their classes in val_annotations.txt."""
     entries = []
-    for line in (folder / ANNOTATIONS).read_text(encoding="utf-8").splitlines():
+    for line in read_lines(folder / ANNOTATIONS):
         words = line.split("\t")
         if len(words) < 2:
             raise UserError(f"{folder / ANNOTATIONS} is damaged. Unpack the archive again.")

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from hashprompt.errors import UserError
 from hashprompt.options import unknown
+from hashprompt.storage.files import read_file
 
+MOST_BYTES = 10**7  # a list of a million numbers
 ORDERS = files("hashprompt.data.streams") / "orders"
 
 
@@ -59,8 +61,8 @@ def _read_order(order: str, count: int) -> list[int]:
 
 def _checked(file: Path) -> list[int]:
     try:
-        places = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
+        places = json.loads(read_file(file, MOST_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"Cannot read {file} as a JSON list: {error}.") from error
     if not isinstance(places, list) or not all(type(place) is int for place in places):
         raise UserError(f"{file} must hold a list of numbers.")

@@ -17,6 +17,7 @@ from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.options.run import Augment
 
 Images = Tensor | PhotoBatch
+MOST_PIXELS = 1 << 25  # resized at once, before and after: 400 MB
 WINDOW = 7 / 8  # share of the sides that `crop` keeps
 
 
@@ -93,6 +94,15 @@ class Views:
         """(B, 3, S, S) float in [0, 1]."""
         if isinstance(images, PhotoBatch):
             return self._central_photos(images)
+        height, width = images.shape[-2:]
+        resized = round(self.preprocessing.image_size / self.center) ** 2
+        resized = resized * max(height, width) // min(height, width)
+        at_once = max(1, MOST_PIXELS // (height * width + resized))
+        pieces = [self._resized_center(piece) for piece in images.split(at_once)]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def _resized_center(self, images: Tensor) -> Tensor:
+        """(B, 3, H, W) uint8 -> (B, 3, S, S) float in [0, 1]."""
         size = self.preprocessing.image_size
         short = round(size / self.center)
         height, width = images.shape[-2:]

@@ -1,10 +1,12 @@
 """Files that lie in a folder of photos and are none: each is refused with a reason, at once."""
 
 import os
+import signal
 import stat
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -172,3 +174,19 @@ def write_hostile(folder: Path) -> list[str]:
     for name, same in NAMES.items():
         (folder / name).write_bytes(CONTENT[same]())
     return [*CONTENT, *SPECIAL, *NAMES]
+
+
+@contextmanager
+def deadline(seconds: int) -> Iterator[None]:
+    """What takes longer hangs."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"still at it after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

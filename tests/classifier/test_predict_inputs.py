@@ -134,7 +134,7 @@ def test_a_file_with_brackets_in_its_name_is_no_pattern(folder: Path) -> None:
         ("https://example.org/a.jpg", "one", "address of the web"),
         (Path("HTTP://example.org/a.jpg"), "one", "address of the web"),
         (b"no image", "one", "it is no image"),
-        (b"", "one", "it is no image"),
+        (b"", "one", "it is empty"),
         (noise(0) / 255, "one", "float64; expected uint8"),
         ("x" * 5000, "one", "too long"),
     ],

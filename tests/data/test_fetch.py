@@ -4,9 +4,13 @@ import gzip
 import hashlib
 import http.server
 import io
+import os
 import stat
+import struct
 import tarfile
 import threading
+import tracemalloc
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_photos import deadline
 
 from hashprompt.data.fetching.archives import unpack
 from hashprompt.data.fetching.fetch import fetch, verify
@@ -62,10 +67,11 @@ def test_a_single_compressed_file_is_unpacked(tmp_path: Path) -> None:
 
 def refused(archive: Path) -> str:
     outside = archive.parent
+    (outside / "deep" / "out").mkdir(parents=True, exist_ok=True)
     before = sorted(outside.rglob("*"))
     with pytest.raises(UserError) as caught:
         unpack(archive, outside / "deep" / "out")
-    assert [p for p in sorted(outside.rglob("*")) if p.name not in ("deep", "out")] == before
+    assert sorted(outside.rglob("*")) == before
     return str(caught.value)
 
 
@@ -134,6 +140,179 @@ def test_what_is_there_is_never_replaced(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is there already and is not replaced"):
         unpack(tmp_path / "a.zip", tmp_path / "out")
     assert (tmp_path / "out/set/mine.txt").read_text() == "mine"
+
+
+# Archives that mean harm. ------------------------------------------------------------------
+
+
+def write_zip(path: Path, *members: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of duplicate names
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in members:
+                archive.writestr(name, content, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def write_tar(path: Path, *members: tuple[str, bytes, str]) -> Path:
+    """Members are name, type and, if they are links, where to."""
+    with tarfile.open(path, "w") as archive:
+        for name, kind, target in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, target
+            archive.addfile(info)
+    return path
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_links_inside_a_tar_are_refused_too(kind: bytes, tmp_path: Path) -> None:
+    """Python's own filter was led astray by chains of them: CVE-2025-4517, -4330 and -4138."""
+    write_tar(tmp_path / "a.tar", ("set/a", tarfile.REGTYPE, ""), ("set/b", kind, "set/a"))
+    assert "'set/b' is a link" in refused(tmp_path / "a.tar")
+
+
+def test_a_chain_of_links_too_long_to_resolve_does_not_lead_out(tmp_path: Path) -> None:
+    """As in CVE-2025-4517: beyond 4,096 letters `realpath` gave up, and the filter with it."""
+    long = "d" * 247
+    path, members = "", []
+    for step in "abcdefghijklmnop":
+        members += [
+            (f"{path}{long}", tarfile.DIRTYPE, ""),
+            (f"{path}{step}", tarfile.SYMTYPE, long),
+        ]
+        path += f"{long}/"
+    chain = "/".join("abcdefghijklmnop") + "/" + "l" * 254
+    members += [
+        (chain, tarfile.SYMTYPE, "../" * 16),
+        ("escape", tarfile.SYMTYPE, f"{chain}/../../outside"),
+        ("escape/evil.txt", tarfile.REGTYPE, ""),
+    ]
+    write_tar(tmp_path / "a.tar", *members)
+    assert "is a link" in refused(tmp_path / "a.tar")
+    assert not list(tmp_path.rglob("evil.txt"))
+
+
+@pytest.mark.parametrize("name", ["C:/evil.txt", "..\\evil.txt", "/evil.txt", "a/../../evil.txt"])
+def test_names_that_lead_out_somewhere_are_refused_everywhere(name: str, tmp_path: Path) -> None:
+    write_zip(tmp_path / "a.zip", (name, b"x"))
+    write_tar(tmp_path / "a.tar", (name, tarfile.REGTYPE, ""))
+    for archive in ("a.zip", "a.tar"):
+        assert "would be outside of its folder" in refused(tmp_path / archive)
+
+
+def test_a_folder_that_is_the_place_itself_is_passed_over(tmp_path: Path) -> None:
+    write_zip(tmp_path / "a.zip", ("./", b""), ("./set/1.txt", b"one"))
+    write_tar(tmp_path / "b.tar", ("./", tarfile.DIRTYPE, ""), ("./set2", tarfile.DIRTYPE, ""))
+    for name in ("a.zip", "b.tar"):
+        unpack(tmp_path / name, tmp_path / "out")
+    assert (tmp_path / "out/set/1.txt").read_bytes() == b"one"
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["set", "set2"]
+
+
+def test_files_without_a_name_are_refused(tmp_path: Path) -> None:
+    write_zip(tmp_path / "a.zip", (".", b"x"))
+    write_tar(tmp_path / "a.tar", (".", tarfile.REGTYPE, ""))
+    # Python writes no empty name, so its letter is cut out.
+    content = write_zip(tmp_path / "b.zip", ("x", b"")).read_bytes()
+    local, rest = content[:30], content[31:]
+    at = rest.index(b"PK\x01\x02")
+    data, central, end = rest[:at], rest[at : at + 46], rest[at + 47 :]
+    local = local[:26] + bytes(2) + local[28:]
+    central = central[:28] + bytes(2) + central[30:]
+    end = end[:12] + struct.pack("<II", len(central), len(local + data)) + end[20:]
+    (tmp_path / "b.zip").write_bytes(local + data + central + end)
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        assert archive.namelist() == [""]
+    for name in ("a.zip", "a.tar", "b.zip"):
+        assert "has no name" in refused(tmp_path / name)
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    write_zip(tmp_path / "a.zip", ("set/1", b"x"), ("set/./1", b"y"))
+    write_tar(tmp_path / "a.tar", *2 * [("set/1", tarfile.REGTYPE, "")])
+    for archive in ("a.zip", "a.tar"):
+        assert "twice" in refused(tmp_path / archive)
+
+
+def test_a_file_where_a_folder_is_leaves_nothing_behind(tmp_path: Path) -> None:
+    write_zip(tmp_path / "a.zip", ("set", b"x"), ("set/1", b"y"))
+    assert "Cannot unpack" in refused(tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize(
+    ("flag", "method"), [(1, zipfile.ZIP_DEFLATED), (0, zipfile.ZIP_LZMA), (0, 99)]
+)
+def test_encrypted_and_unusual_zips_are_refused(flag: int, method: int, tmp_path: Path) -> None:
+    content = bytearray(write_zip(tmp_path / "a.zip", ("set/1", b"secret")).read_bytes())
+    for start, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = content.index(start) + place
+        content[at] |= flag
+        content[at + 2] = method
+    (tmp_path / "a.zip").write_bytes(content)
+    assert "encrypted or packed in an unusual way" in refused(tmp_path / "a.zip")
+
+
+def test_a_bomb_is_refused_with_the_estimate(tmp_path: Path) -> None:
+    zeros = bytes(10**8)
+    write_zip(tmp_path / "a.zip", ("set/zeros", zeros))
+    (tmp_path / "a.tar.gz").write_bytes(tar_of({"set/zeros": zeros}))
+    for name in ("a.zip", "a.tar.gz"):
+        assert "0.1 MB would take 0.1 GB or more unpacked" in refused(tmp_path / name)
+    (tmp_path / "zeros.gz").write_bytes(gzip.compress(zeros))
+    assert "it unpacks to more than 0.1 GB" in refused(tmp_path / "zeros.gz")
+
+
+@pytest.mark.parametrize(("name", "make"), [("a.tar", tar_of), ("a.zip", zip_of)])
+def test_more_files_than_any_data_set_has_are_refused(
+    name: str, make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hashprompt.data.fetching.archives.MOST_MEMBERS", 3)
+    (tmp_path / name).write_bytes(make({f"set/{n}": b"" for n in range(4)}))
+    assert "more than 3 files" in refused(tmp_path / name)
+
+
+def test_folders_inside_folders_without_end_are_refused(tmp_path: Path) -> None:
+    write_zip(tmp_path / "a.zip", ("a/" * 1500 + "b", b"x"))
+    assert "lies in 1,501 folders" in refused(tmp_path / "a.zip")
+
+
+def test_a_member_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
+    content = bytearray(write_zip(tmp_path / "a.zip", ("set/1", bytes(1000))).read_bytes())
+    for start, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        at = content.index(start) + place
+        content[at : at + 4] = (10).to_bytes(4, "little")
+    (tmp_path / "a.zip").write_bytes(content)
+    assert refused(tmp_path / "a.zip")
+
+
+def test_a_header_that_asks_for_all_memory_is_refused(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 10**9
+    with gzip.open(tmp_path / "a.tar.gz", "wb") as out:
+        out.write(info.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(100):
+            out.write(bytes(10**6))
+    tracemalloc.start()
+    refused(tmp_path / "a.tar.gz")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20e6
+
+
+def test_a_pipe_with_the_name_of_an_archive_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.zip")
+    with deadline(10):
+        assert "not a regular file" in refused(tmp_path / "a.zip")
+
+
+def test_a_link_is_not_written_through_when_an_archive_appears(tmp_path: Path) -> None:
+    write_zip(tmp_path / "a.zip", ("set/1", b"x"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "set").symlink_to(tmp_path / "elsewhere")  # leads nowhere yet
+    with pytest.raises(UserError, match="is there already and is not replaced"):
+        unpack(tmp_path / "a.zip", tmp_path / "out")
+    assert not (tmp_path / "elsewhere").exists()
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["set"]
 
 
 # Downloads. --------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pydantic import create_model
 
 from hashprompt.errors import UserError
 from hashprompt.storage import cache, files
-from hashprompt.storage.files import read_file
+from hashprompt.storage.files import as_given, create_file, inside, read_file
 from hashprompt.storage.json_files import FORMAT, DamagedError, read_json, write_json
 from hashprompt.storage.lock import locked
 from hashprompt.storage.schema import Schema
@@ -213,3 +213,14 @@ def test_importing_storage_imports_nothing_heavy() -> None:
     package = Path(files.__file__).parents[1]
     command = [sys.executable, "-c", IMPORT, str(package)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "\n"
+
+
+def test_a_new_file_takes_no_name_that_is_taken(tmp_path: Path) -> None:
+    with create_file(inside(tmp_path, "new")) as file:
+        file.write(b"new")
+    assert (tmp_path / "new").read_bytes() == b"new"
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    for name in ("new", "link"):
+        with pytest.raises(FileExistsError):
+            create_file(as_given(tmp_path / name))
+    assert not (tmp_path / "outside").exists()

@@ -99,9 +99,8 @@ def _zip_member(packed: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
         raise Refused(f"{info.filename!r} is {what}")
     if info.flag_bits & ENCRYPTED or info.compress_type not in METHODS:
         raise Refused(f"{info.filename!r} is encrypted or packed in an unusual way")
-    return Member(
-        info.filename, info.file_size, None if info.is_dir() else lambda: packed.open(info)
-    )
+    content = None if info.filename.endswith("/") else lambda: packed.open(info)
+    return Member(info.filename, info.file_size, content)
 
 
 def _untar(file: BinaryIO, place: Target) -> bool:
@@ -115,6 +114,8 @@ def _untar(file: BinaryIO, place: Target) -> bool:
     except tarfile.ReadError:
         return False
     with tar:
+        if next(iter(tar), None) is None:  # zeros, which end a tar file
+            return False
         _check((_tar_member(tar, info) for info in tar), file, place)
         _write((_tar_member(tar, info) for info in tar), place)
     return True

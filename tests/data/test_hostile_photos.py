@@ -1,0 +1,240 @@
+"""What lies in a folder of photos to do harm: refused at once, with a reason, in little memory."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hostile_photos import CONTENT, NAMES, SPECIAL, deadline, png, write_hostile
+from PIL import Image, ImageOps
+
+from hashprompt.backbone.weights import Preprocessing
+from hashprompt.data.checking.checkup import check
+from hashprompt.data.checking.contact_sheet import contact_sheet
+from hashprompt.data.reading import images
+from hashprompt.data.reading.image_stores import PhotoBatch
+from hashprompt.data.reading.images import (
+    MOST_RATIO,
+    UnreadableImage,
+    file_digest,
+    from_pil,
+    image_size,
+    is_animated,
+    read_image,
+)
+from hashprompt.data.reading.threads import Budget
+from hashprompt.data.transforms import views
+from hashprompt.data.transforms.views import Views
+from hashprompt.options.stream import StreamOptions
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning"),
+    pytest.mark.filterwarnings("ignore:Tag data larger than file"),
+]
+EVERY = (*CONTENT, *SPECIAL, *NAMES)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile")
+    assert write_hostile(folder) == list(EVERY)
+    return folder
+
+
+@pytest.mark.parametrize("short_side", [None, 32])
+@pytest.mark.parametrize("name", EVERY)
+def test_it_is_refused_with_a_reason(hostile: Path, name: str, short_side: int | None) -> None:
+    with deadline(10), pytest.raises(UnreadableImage) as caught:
+        read_image(hostile / name, short_side)
+    assert caught.value.reason
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_what_is_no_file_has_neither_size_nor_digest(hostile: Path, name: str) -> None:
+    for look in (image_size, file_digest, is_animated):
+        with deadline(10), pytest.raises(UnreadableImage, match=r"regular|No such|levels"):
+            look(hostile / name)
+
+
+def test_a_link_to_a_photo_is_read(tmp_path: Path, write: Any) -> None:
+    photo = write(tmp_path / "store" / "a.png")
+    (tmp_path / "a.png").symlink_to(photo)
+    assert torch.equal(read_image(tmp_path / "a.png"), read_image(photo))
+    assert file_digest(tmp_path / "a.png") == file_digest(photo)
+
+
+def test_a_file_larger_than_any_image_is_not_opened(
+    tmp_path: Path, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "MOST_BYTES", 100)
+    photo = write(tmp_path / "a.png", width=40, height=40)
+    with pytest.raises(UnreadableImage, match="MB, and at most"):
+        read_image(photo)
+
+
+# Proportions. ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "height"), [(MOST_RATIO, 1), (2, 2 * MOST_RATIO)])
+def test_proportions_are_read_up_to_the_limit(tmp_path: Path, width: int, height: int) -> None:
+    Image.new("L", (width, height)).save(tmp_path / "a.png")
+    assert read_image(tmp_path / "a.png").shape == (3, height, width)
+    Image.new("L", (width + (width > 2), height + (width == 2))).save(tmp_path / "b.png")
+    with pytest.raises(UnreadableImage, match="times the other; at most 100 times is read"):
+        read_image(tmp_path / "b.png")
+
+
+def test_the_reason_tells_what_it_would_take(hostile: Path) -> None:
+    with pytest.raises(UnreadableImage, match=r"would take 602\.1 GB"):  # 224² · 10⁶ · 3 floats
+        image_size(hostile / "thin.png")
+
+
+def test_data_check_lists_them_as_problems(tmp_path: Path, tree: Any) -> None:
+    photos = tree("cat", "dog", each=5)
+    write_hostile(photos / "cat")
+    with deadline(60):
+        found = check(str(photos), StreamOptions())
+    (problem,) = found.problems
+    assert f"{len(EVERY)} of {len(EVERY) + 10} images cannot be read" in problem
+    assert all(str(photos / "cat" / name) in problem for name in EVERY)
+    assert contact_sheet(found.source).size[0] > 0
+
+
+def test_images_are_resized_in_pieces_that_fit_and_come_out_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = torch.randint(0, 256, (7, 3, 40, 60), dtype=torch.uint8)
+    prepare = Views(Preprocessing(32, (0.5,) * 3, (0.5,) * 3, "bicubic"), center=0.875)
+    whole = [prepare.clean(form) for form in (given, PhotoBatch(given))]
+    sizes: list[int] = []
+    inner = Views._resized_center
+
+    def counted(self: Views, piece: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(piece))
+        return inner(self, piece)
+
+    monkeypatch.setattr(Views, "_resized_center", counted)
+    monkeypatch.setattr(views, "MOST_PIXELS", 10_000)  # 40 · 60 and 37 · 55 pixels an image
+    for form, expected in zip((given, PhotoBatch(given)), whole, strict=True):
+        assert torch.equal(prepare.clean(form), expected)
+    assert sizes == 2 * [2, 2, 2, 1]
+
+
+# The pixels stay what they were. -----------------------------------------------------------
+
+
+def plainly(image: Image.Image, short_side: int | None) -> torch.Tensor:
+    """An image converted whole, as it was before images were converted in strips."""
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):
+        image = Image.fromarray(((np.asarray(image).astype(np.int64) + 128) // 257).astype("uint8"))
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    image = image.convert("RGB")
+    if short_side and min(image.size) > short_side:
+        scale = short_side / min(image.size)
+        size = [max(short_side, round(side * scale)) for side in image.size]
+        image = image.resize((size[0], size[1]), Image.Resampling.BICUBIC)
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+
+@pytest.mark.parametrize("short_side", [None, 16])
+@pytest.mark.parametrize(
+    "mode", ["RGB", "L", "LA", "RGBA", "P", "PA", "1", "CMYK", "I;16", "turned"]
+)
+def test_an_image_converted_in_strips_is_the_same(
+    mode: str, short_side: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (43, 57, 4), dtype=np.uint8)
+    path, more = tmp_path / "a.png", {}
+    if mode == "I;16":
+        image = Image.fromarray(noise[..., 0].astype(np.uint16) * 200)
+    elif mode == "turned":
+        image, path, exif = Image.fromarray(noise[..., :3]), tmp_path / "a.webp", Image.Exif()
+        exif[images.TURN_TAG] = 6
+        more = {"exif": exif, "lossless": True}
+    else:
+        image = Image.fromarray(noise, "RGBA").convert(mode if mode != "PA" else "P")
+        if mode == "PA":
+            more = {"transparency": 3}
+        if mode == "CMYK":
+            path = tmp_path / "a.tif"
+    image.save(path, **more)
+    for strip in (images.STRIP, 500, 1):
+        monkeypatch.setattr(images, "STRIP", strip)
+        expected = plainly(Image.open(path), short_side)
+        assert torch.equal(read_image(path, short_side), expected)
+        if short_side is None:
+            assert torch.equal(from_pil(Image.open(path), "it"), expected)
+
+
+# Memory. -----------------------------------------------------------------------------------
+
+MEASURE = """
+import resource, sys
+from pathlib import Path
+from hashprompt.data.reading.images import read_image
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for short_side in (None, 32):
+    read_image(Path(sys.argv[1]), short_side)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_a_small_file_of_16_bits_does_not_take_gigabytes(tmp_path: Path) -> None:
+    """19 bytes a pixel, which were 2.1 GB for the largest image in all; 6 and 8 are left."""
+    (tmp_path / "a.png").write_bytes(png(5000, 5000, depth=16))
+    assert (tmp_path / "a.png").stat().st_size < 60_000
+    command = [sys.executable, "-c", MEASURE, str(tmp_path / "a.png")]
+    measured = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(measured.stdout) * (1 if sys.platform == "darwin" else 1024) < 10 * 5000**2
+
+
+def test_a_webp_of_many_pixels_is_refused_earlier(tmp_path: Path) -> None:
+    Image.new("RGB", (7000, 7000)).save(tmp_path / "a.webp", lossless=True, method=0)
+    with pytest.raises(UnreadableImage, match="at most 44,739,242 are read"):
+        read_image(tmp_path / "a.webp")
+
+
+def test_threads_share_a_budget_and_none_waits_for_ever() -> None:
+    budget, at_once, most = Budget(10), [0], [0]
+    lock = threading.Lock()
+
+    def work(amount: int) -> None:
+        with budget.taken(amount):
+            with lock:
+                at_once[0] += min(amount, 10)
+                most[0] = max(most[0], at_once[0])
+            with lock:
+                at_once[0] -= min(amount, 10)
+
+    threads = [threading.Thread(target=work, args=(n % 13 + 1,)) for n in range(60)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
+    assert most[0] <= 10
+    assert budget.left == 10
+
+
+def test_an_image_that_fails_gives_its_budget_back(hostile: Path) -> None:
+    for name in ("half.png", "deep.tif", "lying.ppm"):
+        with pytest.raises(UnreadableImage):
+            read_image(hostile / name)
+    assert images.DECODING.left == images.MOST_PIXELS
+
+
+def test_every_photo_of_a_table_goes_through_the_door(tmp_path: Path, hostile: Path) -> None:
+    from hashprompt.data.reading.huggingface import EncodedRow
+
+    for name in ("pipe.jpg", "zero.jpg", "dangling.jpg", "folder.jpg"):
+        cell = {"bytes": None, "path": str(hostile / name)}
+        with deadline(10), pytest.raises(UnreadableImage):
+            read_image(EncodedRow([{"image": cell}], 0, "image", "train"))
+    with pytest.raises(UnreadableImage):
+        read_image(EncodedRow([{"image": None}], 0, "image", "train"))

@@ -33,6 +33,7 @@ MOST_RATIO = 100
 MOST_SCANS = 200  # of a progressive JPEG, which has ten: each goes over all pixels again
 WEBP_COPIES = 2  # its decoder takes twice the memory of others for a pixel
 STRIP = 1 << 22  # pixels converted at once: whole copies of a large image would take 2 GB
+BLOCK = 1 << 20  # bytes read at once
 DECODING = Budget(MOST_PIXELS)  # pixels that all threads together decode at a time
 TURNABLE = ("JPEG", "MPO", "WEBP", "TIFF")  # formats whose header tells how the camera was held
 TURN_TAG, QUARTER_TURNS = 0x0112, (5, 6, 7, 8)
@@ -85,9 +86,12 @@ def read_image(file: ImageFile, short_side: int | None = None, upright: bool = T
 
 def file_digest(file: ImageFile, start: bytes = b"") -> bytes:
     """SHA-256 of what a file holds, after `start`."""
+    digest = hashlib.sha256(start)
     with _in_words(file), opened(file) as content:
-        begin = partial(hashlib.sha256, start)
-        return hashlib.file_digest(content, begin).digest()  # type: ignore[arg-type]
+        # Not `hashlib.file_digest`: its buffer of 256 kB costs more than a small photo.
+        while block := content.read(BLOCK):
+            digest.update(block)
+    return digest.digest()
 
 
 def from_pil(image: Image.Image, name: str) -> Tensor:
@@ -158,7 +162,7 @@ def _too_many_scans(image: Image.Image, content: BinaryIO) -> str:
         return ""
     place = content.tell()
     content.seek(0)
-    scans = sum(block.count(b"\xff\xda") for block in iter(partial(content.read, 1 << 20), b""))
+    scans = sum(block.count(b"\xff\xda") for block in iter(partial(content.read, BLOCK), b""))
     content.seek(place)
     problem = f"a progressive JPEG of {scans:,} scans; at most {MOST_SCANS} are read"
     return problem if scans > MOST_SCANS else ""

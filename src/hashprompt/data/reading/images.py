@@ -74,13 +74,16 @@ def read_image(file: ImageFile, short_side: int | None = None, upright: bool = T
     """
     with _image_of(file) as image:
         height, width = _final_size(image, short_side, upright)
+        pixels = _copies(image) * image.width * image.height
         if short_side is not None:
             image.draft("", (2 * short_side, 2 * short_side))  # a JPEG can be decoded at a fraction
-        with DECODING.taken(_copies(image) * image.width * image.height):
+            if not image.info.get("progressive"):  # which is kept whole all the same
+                pixels = _copies(image) * image.width * image.height
+        with DECODING.taken(pixels):
             if upright and image.format in TURNABLE:
                 ImageOps.exif_transpose(image, in_place=True)
             if image.size != (width, height):
-                image = _to_rgb(image).resize((width, height), Image.Resampling.BICUBIC)
+                image = _rgb(image).resize((width, height), Image.Resampling.BICUBIC)
             return _pixels(image)
 
 
@@ -199,37 +202,42 @@ def _final_size(image: Image.Image, short_side: int | None, upright: bool) -> tu
 
 def _pixels(image: Image.Image) -> Tensor:
     """(3, H, W) uint8 of an image in any mode."""
-    width, height = image.size
-    rows = max(1, STRIP // width)
-    if rows >= height:
+    strips = _strips(image)
+    if len(strips) == 1:
         return torch.from_numpy(np.array(_to_rgb(image))).permute(2, 0, 1).contiguous()
-    pixels = torch.empty(3, height, width, dtype=torch.uint8)
-    for top in range(0, height, rows):
-        bottom = min(top + rows, height)
-        strip = np.array(_to_rgb(image.crop((0, top, width, bottom))))
-        pixels[:, top:bottom] = torch.from_numpy(strip).permute(2, 0, 1)
+    pixels = torch.empty(3, image.height, image.width, dtype=torch.uint8)
+    for box in strips:
+        strip = np.array(_to_rgb(image.crop(box)))
+        pixels[:, box[1] : box[3]] = torch.from_numpy(strip).permute(2, 0, 1)
     return pixels
 
 
+def _rgb(image: Image.Image) -> Image.Image:
+    """An image in any mode as RGB."""
+    strips = _strips(image)
+    if len(strips) == 1 or image.mode == "RGB":
+        return _to_rgb(image)
+    rgb = Image.new("RGB", image.size)
+    for box in strips:
+        rgb.paste(_to_rgb(image.crop(box)), box)
+    return rgb
+
+
+def _strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
+    """Boxes (left, top, right, bottom), one below the other, that cover an image."""
+    width, height = image.size
+    rows = max(1, STRIP // width)
+    return [(0, top, width, min(top + rows, height)) for top in range(0, height, rows)]
+
+
 def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):
-        image = _eight_bits(image)
+    if image.mode.startswith("I"):  # 16 bits: Pillow's own conversion would cut off at 255
+        values = np.asarray(image).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise ValueError("pixels of 32 bits are not read; save it with 8 or 16")
+        image = Image.fromarray(((values + 128) // 257).astype(np.uint8))
     if image.mode == "F":
         raise ValueError("floating-point pixels are not read; save it with 8 or 16 bits")
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image if image.mode == "RGB" else image.convert("RGB")
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """16 bits as 8: Pillow's own conversion would cut off at 255."""
-    width, height = image.size
-    grey = np.empty((height, width), dtype=np.uint8)
-    rows = max(1, STRIP // width)
-    for top in range(0, height, rows):
-        strip = image.crop((0, top, width, min(top + rows, height)))
-        values = np.asarray(strip).astype(np.int64)
-        if values.min() < 0 or values.max() > 65535:
-            raise ValueError("pixels of 32 bits are not read; save it with 8 or 16")
-        grey[top : top + rows] = (values + 128) // 257
-    return Image.fromarray(grey)

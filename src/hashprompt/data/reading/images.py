@@ -31,7 +31,9 @@ MOST_BYTES = 10**9  # of a file: so many pixels take 716 MB with four channels o
 # cut out, so that 1 × 1,000,000 pixels would become 32 × 32,000,000, which take 12 GB.
 MOST_RATIO = 100
 MOST_SCANS = 200  # of a progressive JPEG, which has ten: each goes over all pixels again
-WEBP_COPIES = 2  # its decoder takes twice the memory of others for a pixel
+# Memory that a pixel takes, over one of three channels: the decoder of WebP holds it twice; with
+# four channels the image is there whole beside its RGB.
+WEBP_WEIGHT, FOUR_WEIGHT = 2.0, 1.5
 STRIP = 1 << 22  # pixels converted at once: whole copies of a large image would take 2 GB
 BLOCK = 1 << 20  # bytes read at once
 DECODING = Budget(MOST_PIXELS)  # pixels that all threads together decode at a time
@@ -74,11 +76,11 @@ def read_image(file: ImageFile, short_side: int | None = None, upright: bool = T
     """
     with _image_of(file) as image:
         height, width = _final_size(image, short_side, upright)
-        pixels = _copies(image) * image.width * image.height
+        pixels = int(_weight(image) * image.width * image.height)
         if short_side is not None:
             image.draft("", (2 * short_side, 2 * short_side))  # a JPEG can be decoded at a fraction
             if not image.info.get("progressive"):  # which is kept whole all the same
-                pixels = _copies(image) * image.width * image.height
+                pixels = int(_weight(image) * image.width * image.height)
         with DECODING.taken(pixels):
             if upright and image.format in TURNABLE:
                 ImageOps.exif_transpose(image, in_place=True)
@@ -150,14 +152,16 @@ def _image_of(file: ImageFile) -> Iterator[Image.Image]:
             raise UnreadableImage(file, "it is empty (0 bytes)")
         content.seek(0)
         with Image.open(content, formats=FORMATS) as image:
-            problem = size_problem(image.height, image.width, MOST_PIXELS // _copies(image))
+            problem = size_problem(image.height, image.width, int(MOST_PIXELS / _weight(image)))
             if problem := problem or _too_many_scans(image, content):
                 raise UnreadableImage(file, problem)
             yield image
 
 
-def _copies(image: Image.Image) -> int:
-    return WEBP_COPIES if image.format == "WEBP" else 1
+def _weight(image: Image.Image) -> float:
+    if image.format == "WEBP":
+        return WEBP_WEIGHT
+    return FOUR_WEIGHT if len(image.getbands()) > 3 else 1.0
 
 
 def _too_many_scans(image: Image.Image, content: BinaryIO) -> str:
@@ -191,8 +195,9 @@ def _in_words(file: ImageFile) -> Iterator[None]:
 
 def _final_size(image: Image.Image, short_side: int | None, upright: bool) -> tuple[int, int]:
     width, height = image.size
-    turned = upright and image.format in TURNABLE and image.getexif().get(TURN_TAG) in QUARTER_TURNS
-    if turned:
+    # Pillow turns a TIFF by itself, and tells its size as it will be.
+    may_turn = upright and image.format in TURNABLE and image.format != "TIFF"
+    if may_turn and image.getexif().get(TURN_TAG) in QUARTER_TURNS:
         width, height = height, width
     if short_side is None or min(width, height) <= short_side:
         return height, width

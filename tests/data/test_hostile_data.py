@@ -11,6 +11,7 @@ import pytest
 import torch
 from hostile_photos import deadline, write_hostile
 
+from hashprompt.data.checking.checkup import check
 from hashprompt.data.dataset import ImageTable
 from hashprompt.data.reading import lists
 from hashprompt.data.reading.arrays import coarse_source, read_arrays
@@ -233,3 +234,11 @@ def test_an_idx_file_holds_what_it_promises(tmp_path: Path, content: bytes) -> N
     (tmp_path / "bad").write_bytes(content)
     with pytest.raises(UserError, match="is damaged"):
         _read_idx(tmp_path / "bad", 1)
+
+
+def test_a_folder_of_nothing_but_broken_images_is_told(tmp_path: Path) -> None:
+    (tmp_path / "photos" / "class").mkdir(parents=True)
+    for name in ("1.jpg", "2.jpg"):
+        (tmp_path / "photos" / "class" / name).write_bytes(b"x")
+    with pytest.raises(UserError, match=r"no image in .*photos that can be read.*2 images"):
+        check(str(tmp_path / "photos"), StreamOptions())

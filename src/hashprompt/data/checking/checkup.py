@@ -54,6 +54,8 @@ def check(name: str, options: StreamOptions, track: Track = untracked) -> Checku
     source = _load(name, lenient, track)
     broken = [note for note in source.notes if "cannot be read" in note]
     tables = (source.train, source.test)
+    if not any(map(len, tables)):
+        raise UserError(" ".join([f"There is no image in {name} that can be read.", *broken]))
     trained, tested = (torch.bincount(t.labels, minlength=len(source.class_names)) for t in tables)
     counts = zip(source.class_names, trained.tolist(), tested.tolist(), strict=True)
     found = Checkup(

@@ -45,9 +45,9 @@ class Predictor:
         load_grown(self.method, tensors)
         self.method.eval()
         self.views = views_of(config.run_options, config.backbone.preprocessing, photo_stream(()))
-        self.strangeness = Strangeness(self.method)
-        # What each cell describes: the name of a class and of the learn that brought it.
         with unfit_if_it_fails():
+            self.strangeness = Strangeness(self.method)
+            # What each cell describes: the name of a class and of the learn that brought it.
             columns = self.method.cells.task.tolist(), self.method.cells.label.tolist()
             cells = zip(*columns, strict=True)
             self.cells = [(info["classes"][c], info["batch_names"][task]) for task, c in cells]

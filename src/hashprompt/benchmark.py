@@ -228,6 +228,7 @@ def prepare(
         "eval_batch_size": planned.run_options.eval_batch_size,
         "precision": planned.run_options.precision,
         "legacy": switches,
+        "keeps_images": planned.method_config.keeps_images(),
     }
     if method.info.joint:
         stream = joint(stream)
@@ -303,6 +304,7 @@ def _carry_out(
         "metrics": summarise(log["accuracy"], stream.shared_test),
         "usage": method.usage(),
         "parameters": method.sizes(),
+        "images_stored": method.images_stored(),
         "passes": dict(backbone.model.passes),
         "versions": {
             "python": platform.python_version(),

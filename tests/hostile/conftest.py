@@ -43,14 +43,14 @@ def treasure(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _in_time() -> Iterator[None]:
-    """A minute for each test: what hangs must not hang the suite."""
+def _in_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A time for each test: what hangs must not hang the suite."""
 
     def stop(*args: Any) -> None:
         raise AssertionError("it takes too long")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(60)
+    signal.alarm(getattr(request.module, "SECONDS", 60))
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)

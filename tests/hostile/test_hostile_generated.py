@@ -11,6 +11,7 @@ import pytest
 
 GENERATOR = Path(__file__).parent / "generate.py"
 MOST_MEGABYTES = 1500
+SECONDS = 3 * 3600  # every case has a deadline of its own
 
 
 def generated(cases: int, seed: int) -> dict[str, Any]:

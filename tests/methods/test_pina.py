@@ -14,7 +14,10 @@ close = torch.testing.assert_close
 
 def adapter(method: Pina, domain: int, place: int) -> nn.Sequential:
     """The same two layers as torch writes them."""
-    down, up = method.down.stacked()[domain, place], method.up.stacked()[domain, place]
+    down, up = (
+        method.adapters.down.stacked()[domain, place],
+        method.adapters.up.stacked()[domain, place],
+    )
     layers = nn.Sequential(nn.Linear(*down[1:].shape), nn.Linear(*up[1:].shape))
     for layer, stored in zip(layers, (down, up), strict=True):
         layer.weight.data, layer.bias.data = stored[:-1].T, stored[-1]
@@ -43,9 +46,9 @@ def test_features_are_aligned_by_the_adapters_of_the_nearest_domain(alignment: s
 
 def test_the_first_domain_needs_no_alignment_and_later_ones_start_somewhere() -> None:
     method, _ = learned("pina")
-    assert not method.down.frozen[0].any()
-    assert not method.up.frozen[0].any()
-    for layer in (method.down.frozen[1, 0], method.up.current[0]):
+    assert not method.adapters.down.frozen[0].any()
+    assert not method.adapters.up.frozen[0].any()
+    for layer in (method.adapters.down.frozen[1, 0], method.adapters.up.current[0]):
         assert layer[:-1].abs().min() > 0
         assert layer[-1].abs().max() > 0  # a bias that was trained
 
@@ -53,7 +56,7 @@ def test_the_first_domain_needs_no_alignment_and_later_ones_start_somewhere() ->
 def test_new_adapters_have_xavier_weights_and_no_bias() -> None:
     method, domains = learned("pina", domains=1, hidden=4)
     method.begin_task(Domain(1, domains[0].backbone))
-    for layer in (method.down.current[0], method.up.current[0]):
+    for layer in (method.adapters.down.current[0], method.adapters.up.current[0]):
         bound = (6 / (16 + 4)) ** 0.5
         assert 0.8 * bound < layer[:-1].abs().max() <= bound
         assert not layer[-1].any()
@@ -82,7 +85,7 @@ def test_what_is_trained_on_the_first_domain_and_later() -> None:
     assert trained() == head | prompt
     domains.append(Domain(1, domains[0].backbone))
     method.begin_task(domains[-1])
-    assert trained() == prompt | {method.down.current, method.up.current}
+    assert trained() == prompt | {method.adapters.down.current, method.adapters.up.current}
 
 
 def slow_tiles(image: Tensor, order: list[int], rows: int, columns: int) -> Tensor:

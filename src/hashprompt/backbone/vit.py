@@ -1,19 +1,23 @@
 """One frozen ViT for every method: timm's own blocks with a few places to inject something."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from timm.layers import Attention
+from timm.layers import Attention, Mlp
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from hashprompt.errors import UserError
 
 Tokens = Callable[[Tensor], Tensor]  # a function of tokens (B, N, D)
+Edit = Callable[[Tensor, Tensor], Tensor]  # (what entered a layer, what came out) -> instead of it
+# Layers of a block whose outcome can be edited; "" is the block itself.
+LAYERS = ("norm1", "attn.qkv", "attn.proj", "attn", "norm2", "mlp.fc1", "mlp.fc2", "mlp", "")
 
 
 @dataclass(frozen=True)
@@ -30,22 +34,32 @@ class Injection:
         tokens: block -> (B, L, D): extra tokens that join the sequence before the block. They
             stand behind the patches, so CLS keeps index 0 (attention does not know the order).
         keep_tokens: whether extra tokens travel on to the next block or are dropped after theirs.
-        adapters: block -> a branch parallel to the block's MLP: it reads what the MLP's norm
-            reads, (B, N, D), and its outcome is added to the block's.
-        after: block -> a function that replaces the block's outcome (B, N, D).
+        edits: layer -> a function of what enters the layer and of what comes out, which replaces
+            the latter; it must treat tokens one by one. Layers have timm's names: `patch_embed`,
+            `norm`, and in a block `blocks.3.attn.qkv` (see LAYERS). `blocks.3.attn` and
+            `blocks.3.mlp` are the branches that join the residual stream: the former is given
+            what its projections read, the latter what the MLP's norm reads.
+        weights: parameter -> its values in these passes, by timm's name.
     """
 
     prefix: Mapping[int, Tensor | Tokens] = field(default_factory=dict)
     gates: Mapping[int, Tokens] = field(default_factory=dict)
     tokens: Mapping[int, Tensor | Tokens] = field(default_factory=dict)
     keep_tokens: bool = True
-    adapters: Mapping[int, Tokens] = field(default_factory=dict)
-    after: Mapping[int, Tokens] = field(default_factory=dict)
+    edits: Mapping[str, Edit] = field(default_factory=dict)
+    weights: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def blocks(self) -> set[int]:
-        """The blocks in which something is injected."""
-        return {*self.prefix, *self.gates, *self.tokens, *self.adapters, *self.after}
+        """The blocks that get prompts."""
+        return {*self.prefix, *self.gates, *self.tokens}
+
+    @property
+    def kind(self) -> str:
+        """Of a pass with it: `plain`, `prompted`, or `whole` if the ViT's own weights change."""
+        if self.weights:
+            return "whole"
+        return "prompted" if self.blocks or self.edits else "plain"
 
 
 class Backbone(nn.Module):
@@ -62,30 +76,38 @@ class Backbone(nn.Module):
         self.dim: int = vit.embed_dim
         self.depth: int = len(vit.blocks)
         self.heads: int = _part(vit.blocks[0], "attn").num_heads
+        # What is between two layers of an MLP is known of the usual one alone.
+        usual = isinstance(_part(vit.blocks[0], "mlp"), Mlp)
+        layers = [layer for layer in LAYERS if usual or layer not in ("mlp.fc1", "mlp.fc2")]
+        inside = (f"blocks.{i}.{layer}".rstrip(".") for i in range(self.depth) for layer in layers)
+        self._layers = {"patch_embed", *inside, "norm"}
         self.passes: Counter[str] = Counter()  # images that went through, by kind of pass
 
     def train(self, mode: bool = True) -> "Backbone":
         """Stay in evaluation mode: frozen means no dropout and no drop path either."""
         return super().train(False)
 
-    def embed(self, images: Tensor) -> Tensor:
+    def embed(self, images: Tensor, inject: Injection | None = None) -> Tensor:
         """Tokens before the first block: patches, class token and positions.
 
         Args:
             images: (B, 3, H, W) normalised.
+            inject: of which weights, and the edit of `patch_embed`, matter here.
 
         Returns:
             (B, N, D), CLS first.
         """
-        vit = self.vit
-        return vit.norm_pre(vit.patch_drop(vit._pos_embed(vit.patch_embed(images))))
+        vit, inject = self.vit, inject or Injection()
+        with self._using(inject.weights):
+            patches = edited(inject, "patch_embed", images, vit.patch_embed(images))
+            return vit.norm_pre(vit.patch_drop(vit._pos_embed(patches)))
 
     def encode(
         self,
         tokens: Tensor,
         inject: Injection | None = None,
         norm: bool = True,
-        read: Literal["cls", "tokens"] = "cls",
+        read: Literal["cls", "tokens", "all"] = "cls",
     ) -> Tensor:
         """The feature of each image.
 
@@ -93,13 +115,17 @@ class Backbone(nn.Module):
             tokens: (B, N, D) from :meth:`embed`.
             inject: prompts of these images; None is the plain pass.
             norm: whether the final norm is applied.
-            read: `cls`, or the mean of the extra `tokens` that reached the end.
+            read: `cls`, the mean of the extra `tokens` that reached the end, or `all` tokens.
 
         Returns:
-            (B, D).
+            (B, D); (B, N, D) if all are read.
         """
         inject = inject or Injection()
-        self._check_blocks(inject)
+        self._check(inject)
+        with self._using(inject.weights):
+            return self._encode(tokens, inject, norm, read)
+
+    def _encode(self, tokens: Tensor, inject: Injection, norm: bool, read: str) -> Tensor:
         length = tokens.shape[1]
         x = tokens
         for index, block in enumerate(self.vit.blocks):
@@ -112,27 +138,61 @@ class Backbone(nn.Module):
             if extra is not None and not inject.keep_tokens:
                 x = x[:, :length]
         # The graph tells a training pass from an evaluation pass.
-        kind = ("prompted+grad" if x.requires_grad else "prompted") if inject.blocks else "plain"
-        self.passes[kind] += len(tokens)
-        x = x[:, 0] if read == "cls" else x[:, length:]
-        x = self.vit.norm(x) if norm else x
-        return x if read == "cls" else x.mean(1)
+        self.passes[f"{inject.kind}+grad" if x.requires_grad else inject.kind] += len(tokens)
+        if read != "all":
+            x = x[:, 0] if read == "cls" else x[:, length:]
+        x = edited(inject, "norm", x, self.vit.norm(x)) if norm else x
+        return x.mean(1) if read == "tokens" else x
 
     def forward(self, images: Tensor, inject: Injection | None = None) -> Tensor:
         """CLS features (B, D) of normalised images (B, 3, H, W)."""
-        return self.encode(self.embed(images), inject)
+        return self.encode(self.embed(images, inject), inject)
 
-    def _check_blocks(self, inject: Injection) -> None:
+    @contextmanager
+    def _using(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """The ViT with other values of some parameters, until the end of the block."""
+        places = [(*self._place(name), value) for name, value in weights.items()]
+        own = [parameters[leaf] for parameters, leaf, _ in places]
+        try:
+            for parameters, leaf, value in places:
+                parameters[leaf] = value
+            yield
+        finally:
+            for (parameters, leaf, _), value in zip(places, own, strict=True):
+                parameters[leaf] = value
+
+    def _place(self, name: str) -> tuple[dict[str, Any], str]:
+        """Where a parameter is held, and its name there."""
+        path, _, leaf = name.rpartition(".")
+        try:
+            return self.vit.get_submodule(path)._parameters, leaf
+        except AttributeError as error:
+            raise UserError(f"This backbone has no parameter `{name}`.") from error
+
+    def _check(self, inject: Injection) -> None:
         wrong = sorted(i for i in inject.blocks if not 0 <= i < self.depth)
         if wrong:
             raise UserError(
                 f"Prompts for block {[i + 1 for i in wrong]}, but this backbone has blocks 1 to "
                 f"{self.depth}. Choose `layers` within that range."
             )
+        if not inject.edits.keys() <= self._layers:
+            wanted = ", ".join(sorted(inject.edits.keys() - self._layers)[:5])
+            there = sorted(name for name in self._layers if name.startswith("blocks.0"))
+            raise UserError(
+                f"This backbone has no layer {wanted} to be edited. It has patch_embed, norm, "
+                f"{', '.join(there)}, and the same up to blocks.{self.depth - 1}."
+            )
 
 
 def _given(extra: Tensor | Tokens | None, x: Tensor) -> Tensor | None:
     return extra(x) if callable(extra) else extra
+
+
+def edited(inject: Injection, layer: str, x: Tensor, out: Tensor) -> Tensor:
+    """What comes out of a layer, after the edit if there is one; x is what entered it."""
+    edit = inject.edits.get(layer)
+    return out if edit is None else edit(x, out)
 
 
 def run_block(
@@ -151,42 +211,57 @@ def run_block(
         (B, N, D), or (B, 1, D) with ``cls_only``.
     """
     part: Any = block
+    name = f"blocks.{index}"
+    kept = slice(0, 1) if cls_only else slice(None)  # tokens whose outcome is needed
+    entered = x[:, kept]
+    z = edited(inject, f"{name}.norm1", x, part.norm1(x))
     prefix = _given(inject.prefix.get(index), x)
-    attended = _attend(part.attn, part.norm1(x), prefix, inject.gates.get(index), cls_only)
-    x = (x[:, :1] if cls_only else x) + part.ls1(attended)
-    out = x + part.ls2(part.mlp(part.norm2(x)))
-    if index in inject.adapters:
-        out = out + inject.adapters[index](x)
-    return inject.after[index](out) if index in inject.after else out
+    attended = part.ls1(_attend(part.attn, z, inject, index, prefix, kept))
+    x = entered + edited(inject, f"{name}.attn", z[:, kept], attended)
+    branch = edited(inject, f"{name}.mlp", x, part.ls2(_mlp(part, x, inject, name)))
+    return edited(inject, name, entered, x + branch)
+
+
+def _mlp(part: Any, x: Tensor, inject: Injection, name: str) -> Tensor:
+    """The MLP of a block with its norm, (B, N, D)."""
+    z = edited(inject, f"{name}.norm2", x, part.norm2(x))
+    mlp = part.mlp
+    if inject.edits.keys().isdisjoint((f"{name}.mlp.fc1", f"{name}.mlp.fc2")):
+        return mlp(z)
+    hidden = mlp.norm(mlp.act(edited(inject, f"{name}.mlp.fc1", z, mlp.fc1(z))))
+    return edited(inject, f"{name}.mlp.fc2", hidden, mlp.fc2(hidden))
 
 
 def _attend(
-    attn: Attention, x: Tensor, prefix: Tensor | None, gate: Tokens | None, cls_only: bool
+    attn: Attention, x: Tensor, inject: Injection, index: int, prefix: Tensor | None, kept: slice
 ) -> Tensor:
     """Eq. 4: softmax(Q [P_K; K]ᵀ / √d_H) [P_V; V]; x is (B, N, D)."""
+    name = f"blocks.{index}.attn"
 
     def split_heads(y: Tensor) -> Tensor:
         return y.unflatten(-1, (attn.num_heads, attn.head_dim)).transpose(1, 2)
 
-    if cls_only:
+    if kept.stop is not None and f"{name}.qkv" not in inject.edits:  # queries of CLS alone
         width = attn.attn_dim
         weight, bias = attn.qkv.weight, attn.qkv.bias
-        q = F.linear(x[:, :1], weight[:width], None if bias is None else bias[:width])
+        q = F.linear(x[:, kept], weight[:width], None if bias is None else bias[:width])
         kv = F.linear(x, weight[width:], None if bias is None else bias[width:])
         k, v = kv.chunk(2, dim=-1)
     else:
-        q, k, v = attn.qkv(x).chunk(3, dim=-1)
+        q, k, v = edited(inject, f"{name}.qkv", x, attn.qkv(x)).chunk(3, dim=-1)
+        q = q[:, kept]
     q, k, v = attn.q_norm(split_heads(q)), attn.k_norm(split_heads(k)), split_heads(v)
     mask: Tensor | None = None
     if prefix is not None:
         prefix_k, prefix_v = (split_heads(half) for half in prefix.to(k.dtype).unbind(1))
-        if gate is not None:
-            added = gate(q @ prefix_k.mT * attn.scale)
+        if index in inject.gates:
+            added = inject.gates[index](q @ prefix_k.mT * attn.scale)
             mask = F.pad(added, (0, k.shape[2])).to(q.dtype)  # nothing for the block's own keys
         k = torch.cat((prefix_k, k), dim=2)
         v = torch.cat((prefix_v, v), dim=2)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=attn.scale)
-    return attn.proj(attn.norm(out.transpose(1, 2).flatten(2)))
+    joined = attn.norm(out.transpose(1, 2).flatten(2))
+    return edited(inject, f"{name}.proj", joined, attn.proj(joined))
 
 
 def _part(module: nn.Module, name: str) -> Any:

@@ -15,7 +15,7 @@ def train_step(phase: Phase, batch: Batch, optimizer: torch.optim.Optimizer) -> 
         optimizer: of the phase's parameters (`engine.optimization.make_optimizer`), or any other.
     """
     optimizer.zero_grad()
-    losses, context = take_step(phase, batch)
+    losses, context, _ = take_step(phase, batch)
     torch.stack(list(losses.values())).sum().backward()
     with phase.update(context) if phase.update else nullcontext():
         optimizer.step()

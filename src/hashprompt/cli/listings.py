@@ -1,7 +1,7 @@
 """`hashprompt methods`, `streams`, `backbones`: what there is to choose from."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -31,7 +31,7 @@ def methods(
     from a cut in any phase, and so on. Exit code 1 if one is broken.
     """
     from hashprompt.methods import known_methods
-    from hashprompt.methods.registry import find_method, presets
+    from hashprompt.methods.registry import Family, find_method, presets
     from hashprompt.options.run import RunOptions
     from hashprompt.options.stream import StreamOptions
 
@@ -39,9 +39,12 @@ def methods(
         _check(name, target)
         return
     if name is None:
-        known = known_methods().items()
-        rows = {n: f"{m.info.summary} ({', '.join(presets(n))})" for n, m in known}
-        console.print(_listing("method", rows))
+        families: dict[str, dict[str, str]] = {family: {} for family in get_args(Family)}
+        for n, method in known_methods().items():
+            keeps = "; keeps images" if method.info.keeps_images else ""
+            text = f"{method.info.summary}{keeps} ({', '.join(presets(n))})"
+            families[method.info.family][n] = text
+        console.print(_listing("method", families))
         print_line("Options of one: hashprompt methods NAME")
         return
     config = find_method(name).config
@@ -86,14 +89,14 @@ def streams() -> None:
     """List the streams of tasks."""
     from hashprompt.data.streams.names import available_streams
 
-    console.print(_listing("stream", available_streams()))
+    console.print(_listing("stream", {"": available_streams()}))
 
 
 def backbones() -> None:
     """List the frozen vision transformers: what is here, and what would be downloaded."""
     from hashprompt.backbone.names import available_backbones
 
-    console.print(_listing("backbone", available_backbones()))
+    console.print(_listing("backbone", {"": available_backbones()}))
 
 
 def register(app: typer.Typer) -> None:
@@ -102,11 +105,16 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def _listing(kind: str, rows: dict[str, str]) -> PlainTable:
+def _listing(kind: str, groups: dict[str, dict[str, str]]) -> PlainTable:
+    """Rows by group; a group without a name has no heading."""
     # Folded: a path that is too long for a line must come out whole.
     table = PlainTable(kind, Column("what it is", overflow="fold"), box=None, pad_edge=False)
-    for name, text in rows.items():
-        table.add_row(styled((name, "bold")), text)
+    for group, rows in groups.items():
+        if group and rows:
+            table.add_row()
+            table.add_row(styled((group, "italic")))
+        for name, text in rows.items():
+            table.add_row(styled((name, "bold")), text)
     return table
 
 

@@ -39,7 +39,7 @@ def take_step(phase: Phase, batch: Batch) -> StepResult:
     """Losses of a batch and what the phase's update needs to know."""
     assert phase.step is not None
     result = phase.step(batch)
-    return result if isinstance(result, StepResult) else StepResult(result, None)
+    return result if isinstance(result, StepResult) else StepResult(result)
 
 
 class Optimization:
@@ -68,8 +68,8 @@ class Optimization:
             group["lr"] = rate
         return rates
 
-    def step(self, batch: Batch, size: int) -> float:
-        """Take a step; returns the loss.
+    def step(self, batch: Batch, size: int) -> tuple[float, Tensor | None]:
+        """Take a step; returns the loss, and what the step gave out for its images.
 
         Args:
             batch: this device's share.
@@ -81,7 +81,7 @@ class Optimization:
         before = [tensor.clone() for tensor in self.method.accumulators()]
         self._optimizer.zero_grad()
         with self._fabric.autocast():
-            losses, context = take_step(self.phase, batch)
+            losses, context, outputs = take_step(self.phase, batch)
         loss = torch.stack(list(losses.values())).sum()
         value = float(loss.detach())
         try:
@@ -95,7 +95,7 @@ class Optimization:
             for tensor, old in zip(self.method.accumulators(), before, strict=True):
                 tensor.copy_(old)  # the step is not taken, so its images do not count
             raise
-        return value
+        return value, outputs
 
     def _update(self, context: Any, share: float) -> None:
         phase, optimizer = self.phase, self._optimizer

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from hashprompt.data.transforms.views import Views
 from hashprompt.engine.feature_cache import FeatureCache
 from hashprompt.engine.single_threads import map_in_single_threads
 from hashprompt.errors import UserError
+from hashprompt.methods.base import Batch, View
 from hashprompt.options.run import RunOptions
 
 if TYPE_CHECKING:
@@ -56,6 +57,21 @@ class Passes:
     def clean_batches(self, table: ImageTable) -> Iterator[tuple[Tensor, Tensor]]:
         """Rows (B,) and clean views (B, 3, S, S) of all images."""
         return ((rows, self.views.clean(images)) for rows, images in self._batches(table, 0, 1))
+
+    def batches(self, table: ImageTable, size: int, view: View) -> Iterator[Batch]:
+        """A view of all images in their order, with gradients."""
+        see = self.views.train if view == "train" else self.views.clean
+        for rows, images in self._batches(table, 0, 1, size):
+            yield Batch(see(images), table.labels[rows].to(self.fabric.device))
+
+    def raw(self, table: ImageTable, rows: Tensor) -> Tensor:
+        """Pixels (n, 3, H, W) uint8 of some images; photos in the size that the ViT sees."""
+        images = table.images[rows.cpu()].to(self.fabric.device)
+        return images if isinstance(images, Tensor) else self.views.raw(images)
+
+    def see(self, images: Tensor, view: View) -> Tensor:
+        """A view (n, 3, S, S) of raw images (n, 3, H, W)."""
+        return self.views.train(images) if view == "train" else self.views.clean(images)
 
     def _batches(
         self, table: ImageTable, rank: int, world: int, size: int | None = None
@@ -113,7 +129,7 @@ class Passes:
         self,
         table: ImageTable,
         function: Callable[[Tensor], Tensor],
-        view: Literal["train", "clean"] = "clean",
+        view: View = "clean",
     ) -> Tensor:
         """`function` over a view, in batches shared among the devices; (N, …) float."""
         see = self.views.train if view == "train" else self.views.clean

@@ -34,6 +34,21 @@ class Replicas:
         """Which rows of a batch are this device's; all of them where they are too few to share."""
         return rows[self.rank :: self.count] if len(rows) >= self.count else rows
 
+    def whole(self, share: Tensor, count: int) -> Tensor:
+        """What all devices have of a batch of `count` images, (count, …), in its order.
+
+        Args:
+            share: (b, …) what this device has of its `share` of the rows.
+        """
+        if self.count == 1 or len(share) == count:
+            return share
+        most = -(-count // self.count)
+        padded = share.new_zeros(most, *share.shape[1:])
+        padded[: len(share)] = share
+        gathered = self._fabric.all_gather(padded)  # (devices, most, …)
+        assert isinstance(gathered, Tensor)
+        return gathered.transpose(0, 1).flatten(0, 1)[:count]
+
     def any(self, flag: bool) -> bool:
         """Whether it is true on any device."""
         if self.count == 1:

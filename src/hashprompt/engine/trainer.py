@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -24,8 +24,8 @@ from hashprompt.engine.replicas import Replicas
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.views import views_of
 from hashprompt.errors import UserError, shortened
-from hashprompt.methods.base import Method
-from hashprompt.methods.phase import Batch, Phase
+from hashprompt.methods.base import Method, View
+from hashprompt.methods.phase import Batch, Phase, Seen
 from hashprompt.options.run import RunOptions
 from hashprompt.parts.growing import load_grown, unfit_if_it_fails
 
@@ -54,10 +54,17 @@ class CurrentTask:
     def features(self) -> Tensor:
         return self._passes.plain_features(self._data.train)
 
-    def map(
-        self, function: Callable[[Tensor], Tensor], view: Literal["train", "clean"] = "clean"
-    ) -> Tensor:
+    def map(self, function: Callable[[Tensor], Tensor], view: View = "clean") -> Tensor:
         return self._passes.map(self._data.train, function, view)
+
+    def batches(self, size: int, view: View = "clean") -> Iterator[Batch]:
+        return self._passes.batches(self._data.train, size, view)
+
+    def raw(self, rows: Tensor) -> Tensor:
+        return self._passes.raw(self._data.train, rows)
+
+    def see(self, images: Tensor, view: View = "train") -> Tensor:
+        return self._passes.see(images, view)
 
 
 class Trainer:
@@ -176,12 +183,15 @@ class Trainer:
             if not images:
                 done = epoch * steps + position.step
                 self.callbacks.on_phase_start(data.index, phase.name, phase.epochs * steps, done)
-            for step, batch, count in batches:
+            for step, batch, rows in batches:
+                count = len(rows)
                 rates = optimization.set_rates(epoch, step, steps)
                 try:
-                    loss = optimization.step(batch, count)
+                    loss, outputs = optimization.step(batch, count)
                 except NotFiniteError as error:
                     self._stop_for(error, phase, optimization)
+                if phase.record is not None:
+                    self._record(phase, Seen(rows, epoch, outputs), step)
                 images += count
                 self.clock.count(count)
                 position.epoch, position.step = epoch, step + 1
@@ -196,15 +206,15 @@ class Trainer:
 
     def _batches(
         self, phase: Phase, data: TaskData, epoch: int
-    ) -> tuple[int, Iterator[tuple[int, Batch, int]]]:
+    ) -> tuple[int, Iterator[tuple[int, Batch, Tensor]]]:
         """How many steps an epoch has; and from the current position on the number of each step,
-        this device's share of its batch, and the size of the whole batch."""
+        this device's share of its batch, and the rows of the whole batch."""
         where = (self.seed, data.index, phase.name, epoch)
         seed_everything(*where)
         if phase.draw is not None:
             drawn = self._draw(phase.draw)
-            sizes = [len(batch.labels) for batch in drawn]
-            return len(drawn), self._from(where, sizes, drawn.__getitem__)
+            rows = [torch.arange(len(batch.labels)) for batch in drawn]
+            return len(drawn), self._from(where, rows, drawn.__getitem__)
         order = torch.randperm(len(data.train)).split(phase.batch_size)
         features = self.passes.plain_features(data.train) if phase.view == "features" else None
         batches = Prefetch(data.train.images, [self.replicas.share(rows) for rows in order])
@@ -218,7 +228,7 @@ class Trainer:
             view = self.views.train if phase.view == "train" else self.views.clean
             return Batch(view(images), labels)
 
-        return len(order), self._from(where, [len(rows) for rows in order], make)
+        return len(order), self._from(where, order, make)
 
     def _draw(self, draw: Callable[[], list[Batch]]) -> list[Batch]:
         """The batches of an epoch; its passes were counted already if the epoch is resumed."""
@@ -231,12 +241,21 @@ class Trainer:
         return drawn
 
     def _from(
-        self, where: tuple[int | str, ...], sizes: Sequence[int], make: Callable[[int], Batch]
-    ) -> Iterator[tuple[int, Batch, int]]:
-        for step in range(self.position.step, len(sizes)):
+        self, where: tuple[int | str, ...], rows: Sequence[Tensor], make: Callable[[int], Batch]
+    ) -> Iterator[tuple[int, Batch, Tensor]]:
+        for step in range(self.position.step, len(rows)):
             # Augmentation and anything random in the step follow from the position alone.
             seed_everything(*where, step, self.replicas.rank)
-            yield step, make(step), sizes[step]
+            yield step, make(step), rows[step]
+
+    def _record(self, phase: Phase, seen: Seen, step: int) -> None:
+        """Tell a phase what a step was taken on: the whole batch, on all devices alike."""
+        assert phase.record is not None
+        if seen.outputs is not None:
+            outputs = self.replicas.whole(seen.outputs.detach(), len(seen.rows))
+            seen = seen._replace(outputs=outputs)
+        seed_everything(self.seed, self.position.task, phase.name, seen.epoch, step, "record")
+        phase.record(seen._replace(rows=seen.rows.to(self.fabric.device)))
 
     def _evaluate(self, task: int) -> dict[str, Any]:
         stage = self.stream.stage_of(task)

@@ -1,6 +1,6 @@
 """The contract every method meets."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
@@ -15,6 +15,7 @@ from hashprompt.methods.phase import (
     Losses,
     ParamGroup,
     Phase,
+    Seen,
     StepResult,
     learning_rate_factor,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "Phase",
     "Prediction",
     "Schedule",
+    "Seen",
     "StepResult",
     "TaskView",
     "blocks_of",
@@ -38,7 +40,9 @@ __all__ = [
     "register",
 ]
 
-KINDS = ("prompts", "routers", "head", "tii", "statistics")  # of stored numbers
+# Of stored numbers.
+KINDS = ("prompts", "routers", "head", "tii", "statistics", "backbone")
+View = Literal["train", "clean"]
 
 
 class Prediction(NamedTuple):
@@ -59,10 +63,20 @@ class TaskView(Protocol):
     def features(self) -> Tensor:
         """Plain features (N, D) of the clean view, cached on disk."""
 
-    def map(
-        self, function: Callable[[Tensor], Tensor], view: Literal["train", "clean"] = "clean"
-    ) -> Tensor:
+    def map(self, function: Callable[[Tensor], Tensor], view: View = "clean") -> Tensor:
         """`function` over a view in batches, without gradients, joined to (N, …)."""
+
+    def batches(self, size: int, view: View = "clean") -> Iterator[Batch]:
+        """All training images in their order, with gradients; on every device all of them."""
+
+    def raw(self, rows: Tensor) -> Tensor:
+        """Pixels (n, 3, H, W) uint8 of training images (n,): what a memory may keep.
+
+        Photos of differing sizes come in the size that the ViT sees.
+        """
+
+    def see(self, images: Tensor, view: View = "train") -> Tensor:
+        """A view (n, 3, S, S) of raw images (n, 3, H, W), such as a memory holds."""
 
 
 class Method(nn.Module):
@@ -112,6 +126,10 @@ class Method(nn.Module):
         """Averages over the training of the current task, for the log."""
         return {}
 
+    def images_stored(self) -> int:
+        """How many images a memory holds."""
+        return 0
+
     def usage(self) -> list[list[int]] | None:
         """Activations of each expert while each task was trained, (T, N)."""
         return None
@@ -120,8 +138,9 @@ class Method(nn.Module):
         """Stored numbers by kind: those of `state_dict` under the prefixes of `stores`.
 
         `prompts` (and what generates or adapts them), `routers` (what selects: routers, keys,
-        gates), `head`, `tii` (task inference by a network), `statistics` (of features).
-        Counts and flags, which are no floating-point numbers, do not count.
+        gates), `head`, `tii` (task inference by a network), `statistics` (of features, of
+        gradients), `backbone` (weights of the ViT that were trained, and copies of them).
+        Counts, flags and pixels, which are no floating-point numbers, do not count.
         """
         sizes = dict.fromkeys(KINDS, 0)
         kinds = {**{kind: kind for kind in KINDS}, **self.stores}

@@ -31,7 +31,8 @@ from hashprompt.parts.transport import TINY, transport_plan
 from hashprompt.parts.variants import Solver
 
 # Buffers that are empty between tasks: attributions to the task, and the memory before it.
-OF_ONE_TASK = ("fresh_hidden", "fresh_output", "reference_inner", "reference_outer")
+# What is known during a task alone, with the number of its axes.
+OF_ONE_TASK = {"fresh_hidden": 2, "fresh_output": 2, "reference_inner": 3, "reference_outer": 3}
 
 REMEMBERED = ("prototypes", "known_hidden", "known_output")  # of all tasks
 
@@ -81,8 +82,8 @@ class EvoPrompt(PromptTuning):
         inner, outer = self.memory.inner.detach(), self.memory.outer.detach()
         self.register_buffer("known_hidden", torch.zeros_like(inner[..., 0]))
         self.register_buffer("known_output", torch.zeros_like(outer[..., 0]))
-        for name in OF_ONE_TASK:
-            self.register_buffer(name, torch.zeros(0))
+        for name, axes in OF_ONE_TASK.items():
+            self.register_buffer(name, torch.zeros([0] * axes))
         self.known_hidden: Tensor
         self.known_output: Tensor
         self.fresh_hidden: Tensor
@@ -191,8 +192,8 @@ class EvoPrompt(PromptTuning):
             memory.inner.data = fuse(self.reference_inner, memory.inner.data, *hidden, share)
             memory.outer.data = fuse(self.reference_outer, memory.outer.data, *output, share)
         self.known_hidden, self.known_output = torch.maximum(*hidden), torch.maximum(*output)
-        for name in OF_ONE_TASK:
-            setattr(self, name, torch.zeros(0, device=self.device))
+        for name, axes in OF_ONE_TASK.items():
+            setattr(self, name, torch.zeros([0] * axes, device=self.device))
 
 
 def compose(new: Tensor, old: Tensor, rows: Tensor, subspace: int, temperature: float) -> Tensor:

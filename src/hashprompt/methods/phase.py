@@ -22,10 +22,19 @@ class Batch(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """What a step found, for phases whose `update` needs to know more than the losses."""
+    """What a step found, for phases that need to know more than the losses."""
 
     losses: Losses
-    context: Any
+    context: Any = None  # for `Phase.update`
+    outputs: Tensor | None = None  # (B, …) of the batch, for `Phase.record`
+
+
+class Seen(NamedTuple):
+    """The images of a step that was taken: of the whole batch, on every device alike."""
+
+    rows: Tensor  # (B,) among the images of the task
+    epoch: int
+    outputs: Tensor | None  # (B, …) what the step gave
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,8 @@ class Phase:
         clip: largest gradient norm.
         update: entered after the backward pass with the step's context, left after the
             optimiser's step: what changes gradients before it or parameters after it.
+        record: called after a step on a view with the images it was taken on; for memories. The
+            same chance on all devices, so that they remember the same.
     """
 
     name: str
@@ -80,6 +91,7 @@ class Phase:
     warm_up: float = 0.0
     clip: float | None = None
     update: Callable[[Any], AbstractContextManager[None]] | None = None
+    record: Callable[[Seen], None] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(self.groups))
@@ -87,6 +99,8 @@ class Phase:
             raise ValueError(f"Phase {self.name}: give either `work` or `step`.")
         if self.step is not None and self.draw is None and self.batch_size < 1:
             raise ValueError(f"Phase {self.name}: `step` needs a batch_size, or `draw`.")
+        if self.record is not None and self.draw is not None:
+            raise ValueError(f"Phase {self.name}: `record` is for images of the task, not `draw`.")
 
     def rate_factor(self, epoch: int, step: int, steps: int) -> float:
         """The rate at a step over the full rate."""

@@ -15,26 +15,26 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView
 from hashprompt.methods.configs.pina import INFO, PinaConfig
 from hashprompt.methods.domains import DomainPrompts
+from hashprompt.parts.adapters import TaskAdapters, bottleneck
 from hashprompt.parts.heads import GrowingLinear
-from hashprompt.parts.slots import TaskSlots
 
 
 class Pina(DomainPrompts):
     """A frozen classifier and alignment to it."""
 
     info = INFO
-    keeps = (*DomainPrompts.keeps, "head.", "down.frozen", "up.frozen", "order")
-    stores: ClassVar = {**DomainPrompts.stores, "down": "prompts", "up": "prompts"}
+    keeps = (*DomainPrompts.keeps, "head.", "adapters.down.frozen", "adapters.up.frozen", "order")
+    stores: ClassVar = {**DomainPrompts.stores, "adapters": "prompts"}
     config: PinaConfig
 
     def __init__(self, config: PinaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         dim, hidden = backbone.dim, config.hidden
+        self.layers = [f"blocks.{i}" for i in range(backbone.depth)]
         places = backbone.depth if config.alignment == "deep" else 1
         self.head = GrowingLinear(dim)
-        # The last row is the bias.
-        self.down = TaskSlots((places, dim + 1, hidden), xavier_and_zero_bias)
-        self.up = TaskSlots((places, hidden + 1, dim), xavier_and_zero_bias)
+        xavier = (xavier_and_zero_bias, xavier_and_zero_bias)
+        self.adapters = TaskAdapters(places, dim, hidden, xavier)
         # One order for all images and for good. Public code draws another one for each image each
         # time: then two answers for the same image may differ. A cycle through all tiles, so that
         # none stays where it was.
@@ -44,33 +44,26 @@ class Pina(DomainPrompts):
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
-        for adapter in (self.down, self.up):
-            adapter.add(copy_last=False)
+        self.adapters.add()
         if task.index == 0:
             self.head.grow(max(task.classes) + 1)
-            for adapter in (self.down, self.up):
-                adapter.current.data.zero_()  # others align to this one
+            for weights in self.adapters.current():
+                weights.data.zero_()  # others align to this one
 
     def logits(self, tokens: Tensor, domain: Tensor | None) -> Tensor:
-        count = len(tokens)
-        adapters = [
-            partial(adapt, down=down, up=up)
-            for down, up in zip(
-                self.down.of(domain, count).unbind(1),
-                self.up.of(domain, count).unbind(1),
-                strict=True,
-            )
-        ]
-        prompt = {0: self.prompts.of(domain, count)}
+        down, up = self.adapters.of_images(domain, len(tokens))
+        prompt = {0: self.prompts.of(domain, len(tokens))}
         if self.config.alignment == "deep":
-            inject = Injection(tokens=prompt, after=dict(enumerate(adapters)))
-            return self.head(self.backbone.encode(tokens, inject))
-        features = self.backbone.encode(tokens, Injection(tokens=prompt))
-        return self.head(adapters[0](features[:, None])[:, 0])
+            aligned = {
+                layer: partial(align, down=down_, up=up_)
+                for layer, down_, up_ in zip(self.layers, down, up, strict=True)
+            }
+            return self.head(self.backbone.encode(tokens, Injection(tokens=prompt, edits=aligned)))
+        features = self.backbone.encode(tokens, Injection(tokens=prompt))[:, None]
+        return self.head(align(features, features, down[0], up[0])[:, 0])
 
     def prompt_parameters(self) -> list[nn.Parameter]:
-        adapters = [self.down.current, self.up.current] if self.prompts.tasks > 1 else []
-        return [self.prompts.current, *adapters]
+        return [self.prompts.current, *(self.adapters.current() if self.prompts.tasks > 1 else [])]
 
     def head_parameters(self, task: TaskView) -> list[nn.Parameter]:
         return list(self.head.parameters()) if task.index == 0 else []
@@ -86,16 +79,9 @@ class Pina(DomainPrompts):
         return self.backbone(shuffle_tiles(images, self.order, self.config.grid))
 
 
-def adapt(x: Tensor, down: Tensor, up: Tensor) -> Tensor:
-    """x + up(down(x)), without a non-linearity.
-
-    Args:
-        x: (B, N, D).
-        down: (B, D + 1, h), the bias in the last row.
-        up: (B, h + 1, D), the same.
-    """
-    hidden = x @ down[:, :-1] + down[:, -1:]
-    return x + hidden @ up[:, :-1] + up[:, -1:]
+def align(_: Tensor, out: Tensor, down: Tensor, up: Tensor) -> Tensor:
+    """out + up(down(out)), without a non-linearity; shapes as in `bottleneck`."""
+    return out + bottleneck(out, down, up, activation=None)
 
 
 def xavier_and_zero_bias(layers: Tensor) -> None:

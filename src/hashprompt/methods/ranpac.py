@@ -89,7 +89,7 @@ class RanPAC(Method):
         if self.config.first_session == "adapter":
             return self.backbone(images, self.adapters.inject(DROPOUT if training else 0))
         if self.config.first_session == "ssf":
-            return self.ssf.features(self.backbone, images)
+            return self.backbone(images, self.ssf.inject())
         return self.backbone(images)
 
     # Every session. ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.resources import files
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hashprompt.errors import UserError
 from hashprompt.methods.configs.base import MethodConfig
@@ -27,6 +27,19 @@ M = TypeVar("M", bound="type[Method]")
 OWN_METHODS = "HASHPROMPT_METHODS"  # environment: Python files with methods of the user's own
 
 
+Family = Literal[
+    "prompts",
+    "first-task adaptation",
+    "adapters",
+    "statistics",
+    "drift compensation",
+    "regularisation",
+    "rehearsal",
+    "references",
+    "your own",
+]
+
+
 @dataclass(frozen=True)
 class MethodInfo:
     """What a user should know before choosing a method."""
@@ -37,6 +50,8 @@ class MethodInfo:
     scenarios: tuple[str, ...] = ("class", "domain")
     joint: bool = False  # trained on all tasks at once
     batch_invariant: bool = True
+    family: Family = "your own"
+    keeps_images: bool = False  # of old tasks, unless its options say none
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,12 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import (
     Batch,
+    Losses,
     Method,
     ParamGroup,
     Phase,
     Prediction,
+    StepResult,
     TaskView,
 )
 from hashprompt.methods.configs.tuning import TuningConfig
@@ -24,7 +26,7 @@ from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 
 def training_phase(
     config: TuningConfig,
-    step: Callable[[Batch], dict[str, Tensor]],
+    step: Callable[[Batch], Losses | StepResult],
     prompts: list[nn.Parameter],
     head: list[nn.Parameter],
     weight_decay: float,

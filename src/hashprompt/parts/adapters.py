@@ -1,42 +1,137 @@
-"""Small trained branches beside the frozen blocks."""
+"""Small trained branches beside the frozen layers: s · W_up act(W_down x), added to the outcome.
 
-import math
+The weights of all places are one tensor, (places, D + 1, h) or (places, h + 1, D), where the last
+row of each place is the bias. So a set per task is a row of stacked tensors.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
+from hashprompt.backbone.vit import Edit
+from hashprompt.parts.slots import TaskSlots
+
+Activation = Callable[[Tensor], Tensor]
 
 
-class Adapter(nn.Module):
-    """AdaptFormer's branch, s · W_up ReLU(W_down x); at the start it adds nothing.
+def bottleneck(
+    x: Tensor,
+    down: Tensor,
+    up: Tensor,
+    activation: Activation | None = F.relu,
+    dropout: float = 0.0,
+) -> Tensor:
+    """W_up act(W_down x), (B, N, D) -> (B, N, D).
 
     Args:
-        dim: D, width of the tokens.
+        x: (B, N, D).
+        down: (D + 1, h), or (B, D + 1, h) for a branch per image.
+        up: (h + 1, D), or (B, h + 1, D).
+        activation: None for a linear branch.
+        dropout: rate at which hidden units are dropped.
+    """
+    hidden = x @ down[..., :-1, :] + down[..., -1:, :]
+    hidden = hidden if activation is None else activation(hidden)
+    return F.dropout(hidden, dropout) @ up[..., :-1, :] + up[..., -1:, :]
+
+
+def branches(
+    layers: Sequence[str],
+    down: Iterable[Tensor],
+    up: Iterable[Tensor],
+    scale: float | Tensor = 1.0,
+    activation: Activation | None = F.relu,
+    dropout: float = 0.0,
+) -> dict[str, Edit]:
+    """Edits that add a branch at each of the layers, with its own weights."""
+
+    def beside(x: Tensor, out: Tensor, down: Tensor, up: Tensor) -> Tensor:
+        return out + scale * bottleneck(x, down, up, activation, dropout)
+
+    each = zip(layers, down, up, strict=True)
+    return {layer: partial(beside, down=down_, up=up_) for layer, down_, up_ in each}
+
+
+def beside_mlps(backbone: Backbone) -> list[str]:
+    """The layers beside which AdaptFormer's adapters stand."""
+    return [f"blocks.{i}.mlp" for i in range(backbone.depth)]
+
+
+def fill_down(layers: Tensor) -> None:
+    """Start of W_down (…, D + 1, h): U(±1/√D), no bias."""
+    bound = (layers.shape[-2] - 1) ** -0.5
+    layers.uniform_(-bound, bound)[..., -1, :] = 0
+
+
+class Adapters(nn.Module):
+    """AdaptFormer: an adapter beside the MLP of every block; at the start they add nothing.
+
+    Args:
         width: h, of the bottleneck.
         scale: s.
     """
 
-    def __init__(self, dim: int, width: int = 64, scale: float = 0.1) -> None:
-        super().__init__()
-        self.scale = scale
-        self.down, self.up = nn.Linear(dim, width), nn.Linear(width, dim)
-        nn.init.kaiming_uniform_(self.down.weight, a=math.sqrt(5))
-        for zero in (self.down.bias, self.up.weight, self.up.bias):
-            nn.init.zeros_(zero)
-
-    def forward(self, tokens: Tensor, dropout: float = 0.0) -> Tensor:
-        """(B, N, D) -> (B, N, D); hidden units are dropped at the rate `dropout`."""
-        return self.scale * self.up(F.dropout(self.down(tokens).relu(), dropout))
-
-
-class Adapters(nn.ModuleList):
-    """An adapter beside the MLP of every block."""
-
     def __init__(self, backbone: Backbone, width: int = 64, scale: float = 0.1) -> None:
-        super().__init__(Adapter(backbone.dim, width, scale) for _ in range(backbone.depth))
+        super().__init__()
+        self.scale, self.layers = scale, beside_mlps(backbone)
+        self.down = nn.Parameter(torch.empty(backbone.depth, backbone.dim + 1, width))
+        self.up = nn.Parameter(torch.zeros(backbone.depth, width + 1, backbone.dim))
+        with torch.no_grad():
+            fill_down(self.down)
 
     def inject(self, dropout: float = 0.0) -> Injection:
         """What the backbone is given; `dropout` is for training only."""
-        return Injection(adapters={i: partial(a, dropout=dropout) for i, a in enumerate(self)})
+        both = (self.down, self.up)
+        return Injection(edits=branches(self.layers, *both, self.scale, dropout=dropout))
+
+
+class TaskAdapters(nn.Module):
+    """A set of branches for every task; the newest trains, the older ones are frozen.
+
+    Args:
+        places: branches of a set.
+        dim: D, width of the tokens.
+        width: h, of the bottleneck.
+        fill: start of W_down and W_up, in place.
+    """
+
+    def __init__(
+        self,
+        places: int,
+        dim: int,
+        width: int,
+        fill: tuple[Callable[[Tensor], object], Callable[[Tensor], object]] = (
+            fill_down,
+            torch.zero_,
+        ),
+    ) -> None:
+        super().__init__()
+        self.down = TaskSlots((places, dim + 1, width), fill[0])
+        self.up = TaskSlots((places, width + 1, dim), fill[1])
+
+    def add(self) -> None:
+        """Freeze the newest set and start that of the next task."""
+        for slots in (self.down, self.up):
+            slots.add(copy_last=False)
+
+    @property
+    def tasks(self) -> int:
+        return self.down.tasks
+
+    def current(self) -> list[nn.Parameter]:
+        """What trains."""
+        return [self.down.current, self.up.current]
+
+    def of(self, task: int) -> tuple[Tensor, Tensor]:
+        """W_down and W_up (places, …) of a task's set."""
+        return self.down.stacked()[task], self.up.stacked()[task]
+
+    def of_images(self, task: Tensor | None, count: int) -> tuple[list[Tensor], list[Tensor]]:
+        """W_down and W_up of each place, (B, …), for images of the tasks (B,); None: the newest."""
+        both = (slots.of(task, count).unbind(1) for slots in (self.down, self.up))
+        down, up = (list(each) for each in both)
+        return down, up

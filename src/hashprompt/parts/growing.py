@@ -26,8 +26,8 @@ class UnfitState(UserError):  # noqa: N818 (a finding about a state)
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"The stored learner does not fit its options: {reason}. It was made by another "
-            "version of hashprompt, or changed."
+            f"The stored learner does not fit its options: {reason}. It lacks what these options "
+            "need, was made by another version of hashprompt, or was changed."
         )
 
 
@@ -36,7 +36,10 @@ def _refuse_unfit(name: str, tensor: Tensor, held: Tensor) -> None:
     same_kind = tensor.dtype == held.dtype or (
         tensor.is_floating_point() and held.is_floating_point()
     )
-    if not same_kind or tensor.ndim != held.ndim or tensor.shape[1:] != held.shape[1:]:
+    # Rows come with tasks; a width of zero is one that only data will tell.
+    widths = zip(tensor.shape[1:], held.shape[1:], strict=False)
+    fits = tensor.ndim == held.ndim and all(new == old or old == 0 for new, old in widths)
+    if not same_kind or not fits:
         found, expected = (f"{t.dtype} {tuple(t.shape)}" for t in (tensor, held))
         raise UnfitState(f"{name} is {found} and should be like {expected}")
     if tensor.is_floating_point() and not bool(tensor.isfinite().all()):

@@ -39,6 +39,7 @@ class Protocol(Schema):
     class_names: list[str]
     tasks: list[list[Count]]
     legacy: list[str]
+    keeps_images: str = ""
 
 
 class RunConfig(StoredPlan):
@@ -91,6 +92,7 @@ class RunResult(Log):
     metrics: dict[str, Number]
     usage: Usage | None
     parameters: Annotated[dict[str, Count], Field(max_length=100)]
+    images_stored: Count = 0
     passes: dict[str, Count]
     versions: dict[str, str]
 

@@ -38,6 +38,9 @@ INFO = declare(
     CodaConfig,
     "hashprompt.methods.coda:Coda",
     MethodInfo(
-        "CODA-Prompt", "prompts mixed from components that grow with the tasks", "CVPR 2023"
+        "CODA-Prompt",
+        "prompts mixed from components that grow with the tasks",
+        "CVPR 2023",
+        family="prompts",
     ),
 )

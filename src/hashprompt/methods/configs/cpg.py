@@ -42,5 +42,6 @@ INFO = declare(
         "gated prompt experts in every block, updated in the null space of old tasks",
         "AAAI 2025",
         scenarios=("class",),
+        family="prompts",
     ),
 )

@@ -38,5 +38,6 @@ INFO = declare(
         "prompts per task, trained with all classifiers and all prompts",
         "CVPR 2024",
         scenarios=("class",),
+        family="prompts",
     ),
 )

@@ -31,6 +31,9 @@ INFO = declare(
     DualPromptConfig,
     "hashprompt.methods.dualprompt:DualPrompt",
     MethodInfo(
-        "DualPrompt", "a general prompt, and one per task found by the nearest key", "ECCV 2022"
+        "DualPrompt",
+        "a general prompt, and one per task found by the nearest key",
+        "ECCV 2022",
+        family="prompts",
     ),
 )

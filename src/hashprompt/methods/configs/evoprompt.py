@@ -36,6 +36,9 @@ INFO = declare(
     EvoPromptConfig,
     "hashprompt.methods.evoprompt:EvoPrompt",
     MethodInfo(
-        "EvoPrompt", "networks that write prompts, fused over tasks by transport", "AAAI 2024"
+        "EvoPrompt",
+        "networks that write prompts, fused over tasks by transport",
+        "AAAI 2024",
+        family="prompts",
     ),
 )

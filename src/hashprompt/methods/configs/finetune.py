@@ -21,5 +21,7 @@ INFO = declare(
     "finetune",
     FinetuneConfig,
     "hashprompt.methods.finetune:Finetune",
-    MethodInfo("Fine-tuning", "sequential prompts and head, no protection: the floor"),
+    MethodInfo(
+        "Fine-tuning", "sequential prompts and head, no protection: the floor", family="references"
+    ),
 )

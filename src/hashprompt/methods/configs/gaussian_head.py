@@ -7,5 +7,9 @@ INFO = declare(
     "gaussian-head",
     HeadsConfig,
     "hashprompt.methods.gaussian_head:GaussianHead",
-    MethodInfo("Gaussian head", "plain features and class Gaussians, no prompts at all"),
+    MethodInfo(
+        "Gaussian head",
+        "plain features and class Gaussians, no prompts at all",
+        family="statistics",
+    ),
 )

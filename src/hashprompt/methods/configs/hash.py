@@ -92,5 +92,9 @@ INFO = declare(
     "hash",
     HashConfig,
     "hashprompt.methods.hash:Hash",
-    MethodInfo("Hash", "shared prompt pool, one router per task, history-aware modulation"),
+    MethodInfo(
+        "Hash",
+        "shared prompt pool, one router per task, history-aware modulation",
+        family="prompts",
+    ),
 )

@@ -24,6 +24,9 @@ INFO = declare(
     HideConfig,
     "hashprompt.methods.hide:Hide",
     MethodInfo(
-        "HiDe-Prompt", "a prompt of its own per task, found by task inference", "NeurIPS 2023"
+        "HiDe-Prompt",
+        "a prompt of its own per task, found by task inference",
+        "NeurIPS 2023",
+        family="prompts",
     ),
 )

@@ -7,5 +7,7 @@ INFO = declare(
     "joint",
     FinetuneConfig,
     "hashprompt.methods.joint:Joint",
-    MethodInfo("Joint", "all tasks at once, same capacity: the ceiling", joint=True),
+    MethodInfo(
+        "Joint", "all tasks at once, same capacity: the ceiling", joint=True, family="references"
+    ),
 )

@@ -29,5 +29,7 @@ INFO = declare(
     "l2p",
     L2PConfig,
     "hashprompt.methods.l2p:L2P",
-    MethodInfo("L2P", "a shared pool of prompts, chosen by the nearest keys", "CVPR 2022"),
+    MethodInfo(
+        "L2P", "a shared pool of prompts, chosen by the nearest keys", "CVPR 2022", family="prompts"
+    ),
 )

@@ -35,5 +35,10 @@ INFO = declare(
     "norga",
     NorgaConfig,
     "hashprompt.methods.norga:Norga",
-    MethodInfo("NoRGa", "HiDe-Prompt with a gate on the attention to prompts", "NeurIPS 2024"),
+    MethodInfo(
+        "NoRGa",
+        "HiDe-Prompt with a gate on the attention to prompts",
+        "NeurIPS 2024",
+        family="prompts",
+    ),
 )

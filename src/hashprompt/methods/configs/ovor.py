@@ -58,6 +58,10 @@ INFO = declare(
     OvorConfig,
     "hashprompt.methods.ovor:Ovor",
     MethodInfo(
-        "OVOR", "one prompt for all tasks, virtual outliers at the head", "ICLR 2024", ("class",)
+        "OVOR",
+        "one prompt for all tasks, virtual outliers at the head",
+        "ICLR 2024",
+        ("class",),
+        family="prompts",
     ),
 )

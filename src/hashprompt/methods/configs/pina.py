@@ -30,5 +30,6 @@ INFO = declare(
         "one classifier, of the first domain; later ones are aligned to it",
         "ECCV 2024",
         scenarios=("domain",),
+        family="prompts",
     ),
 )

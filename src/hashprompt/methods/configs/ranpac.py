@@ -27,6 +27,9 @@ INFO = declare(
     RanPACConfig,
     "hashprompt.methods.ranpac:RanPAC",
     MethodInfo(
-        "RanPAC", "ridge regression on random features, backbone adapted once", "NeurIPS 2023"
+        "RanPAC",
+        "ridge regression on random features, backbone adapted once",
+        "NeurIPS 2023",
+        family="first-task adaptation",
     ),
 )

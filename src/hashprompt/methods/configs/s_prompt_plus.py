@@ -20,6 +20,9 @@ INFO = declare(
     SPromptPlusConfig,
     "hashprompt.methods.s_prompt_plus:SPromptPlus",
     MethodInfo(
-        "S-Prompt++", "a prompt of its own per task, found by the nearest key", "NeurIPS 2022"
+        "S-Prompt++",
+        "a prompt of its own per task, found by the nearest key",
+        "NeurIPS 2022",
+        family="prompts",
     ),
 )

@@ -21,5 +21,6 @@ INFO = declare(
         "a prompt and a head of its own per domain, found by k-means centroids",
         "NeurIPS 2022",
         scenarios=("domain",),
+        family="prompts",
     ),
 )

@@ -7,5 +7,10 @@ INFO = declare(
     "simplecil",
     MethodConfig,
     "hashprompt.methods.simplecil:SimpleCIL",
-    MethodInfo("SimpleCIL", "mean plain feature per class, cosine, no training", "IJCV 2024"),
+    MethodInfo(
+        "SimpleCIL",
+        "mean plain feature per class, cosine, no training",
+        "IJCV 2024",
+        family="statistics",
+    ),
 )

@@ -52,6 +52,10 @@ INFO = declare(
     SmopeConfig,
     "hashprompt.methods.smope:Smope",
     MethodInfo(
-        "SMoPE", "one prompt for all tasks, its tokens as sparse experts", "ICLR 2026", ("class",)
+        "SMoPE",
+        "one prompt for all tasks, its tokens as sparse experts",
+        "ICLR 2026",
+        ("class",),
+        family="prompts",
     ),
 )

@@ -1,0 +1,38 @@
+"""The ViT trained on new images and on images that are kept of old tasks."""
+
+from dataclasses import replace
+
+from hashprompt.backbone import Backbone
+from hashprompt.methods.base import Batch, Phase, Seen, TaskView
+from hashprompt.methods.configs.rehearsal import RehearsalConfig
+from hashprompt.methods.whole import WholeTuning
+from hashprompt.parts.memory import Memory
+
+
+class Rehearsal(WholeTuning):
+    """New images and kept ones in each step, cross-entropy over all classes seen."""
+
+    masked = False
+    config: RehearsalConfig
+
+    def __init__(self, config: RehearsalConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        self.memory = Memory(config.buffer_per_class, config.buffer_total)
+
+    def images_stored(self) -> int:
+        return len(self.memory)
+
+    def replayed(self, task: TaskView) -> Batch:
+        """Kept images in their train view (b, 3, S, S), as many as a step takes."""
+        kept = self.memory.draw(self.config.replay_batch or self.config.batch_size)
+        return Batch(task.see(kept.images), kept.labels)
+
+    def remembering(self, phase: Phase, task: TaskView) -> Phase:
+        """The phase, which offers its images to the memory as they come, each once."""
+
+        def record(seen: Seen) -> None:
+            if seen.epoch == 0:
+                labels, rows = task.labels[seen.rows], seen.rows
+                self.memory.offer(labels, lambda i: task.raw(rows[i]), task.index, seen.outputs)
+
+        return replace(phase, record=record)

@@ -1,0 +1,95 @@
+"""A ViT that learns: its weights as part of a method's state; the original stays as it is."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone
+from hashprompt.errors import UserError
+from hashprompt.parts.budget import check_room
+
+Trainable = Literal["all", "last", "norms"]
+
+
+class Snapshot(nn.Module):
+    """Values of parameters by name, as they were: a teacher, an anchor, a mean of squares.
+
+    It holds no numbers until the first is taken, so it costs nothing before.
+
+    Args:
+        values: of which names and widths matter; rows may come later.
+    """
+
+    def __init__(self, values: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.names = list(values)
+        for name, value in values.items():
+            self.register_buffer(_stored(name), value.detach().new_zeros(0, *value.shape[1:]))
+
+    @property
+    def taken(self) -> bool:
+        """Whether there is anything in it."""
+        return any(len(value) for value in self.tensors().values())
+
+    def take(self, values: Mapping[str, Tensor]) -> None:
+        """Copy values."""
+        for name in self.names:
+            setattr(self, _stored(name), values[name].detach().clone())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The values by name."""
+        return {name: getattr(self, _stored(name)) for name in self.names}
+
+
+class TrainedWeights(nn.Module):
+    """A copy of weights of the ViT that trains.
+
+    Args:
+        which: all weights, those of the last blocks and the final norm, or all norms.
+        blocks: how many `last` ones.
+        copies: how many numbers of memory each weight takes while it trains: itself, its
+            gradient, moments of the optimiser, teachers, …
+    """
+
+    def __init__(
+        self, backbone: Backbone, which: Trainable = "all", blocks: int = 1, copies: int = 4
+    ) -> None:
+        super().__init__()
+        if which == "last" and blocks > backbone.depth:
+            raise UserError(f"last_blocks={blocks}: this backbone has {backbone.depth} blocks.")
+        first = backbone.depth - blocks
+        chosen = {
+            name: parameter
+            for name, parameter in backbone.vit.named_parameters()
+            if not name.startswith("head.") and _is_chosen(name, which, first)
+        }
+        numbers = sum(parameter.numel() for parameter in chosen.values())
+        check_room(copies * numbers, f"Training {numbers:,} weights of the backbone")
+        self.names = list(chosen)
+        for name, parameter in chosen.items():
+            self.register_parameter(_stored(name), nn.Parameter(parameter.detach().clone()))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The values by timm's name, for `Injection.weights`."""
+        return {name: getattr(self, _stored(name)) for name in self.names}
+
+    @torch.no_grad()
+    def reset(self, values: Mapping[str, Tensor]) -> None:
+        """Take over values, e.g. of `backbone.vit.named_parameters()`."""
+        for name, held in self.tensors().items():
+            held.copy_(values[name])
+
+
+def _stored(name: str) -> str:
+    return name.replace(".", "/")  # torch allows no dot within a name
+
+
+def _is_chosen(name: str, which: Trainable, first: int) -> bool:
+    if which == "all":
+        return True
+    if which == "norms":
+        return "norm" in name
+    path = name.split(".")
+    return path[0] == "norm" or (path[0] == "blocks" and int(path[1]) >= first)

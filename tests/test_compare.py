@@ -113,11 +113,11 @@ def test_tables_hold_the_numbers(make: Make) -> None:
     lines = comparison.to_markdown().splitlines()
     assert lines[0] == (
         "| method | preset | n | FAA ↑ | CAA ↑ | FM ↓ | task inference ↑ "
-        "| params | seconds | passes (grad) |"
+        "| params | numbers stored | seconds | passes (grad) |"
     )
     assert lines[2] == (
         "| hash | paper | 2 | 72.00 ± 2.83 | 81.00 ± 1.41 | 18.00 ± 2.83 | 77.00 ± 2.83 "
-        "| 1,200 | 21 | 12,000 |"
+        "| 1,200 | 1,256 | 21 | 12,000 |"
     )
     assert lines[3].startswith("| jo\\|int | paper | 1 | 70.00 |")
     console = Console(width=200, record=True, file=io.StringIO())
@@ -136,7 +136,7 @@ def test_undefined_metrics_stay_undefined(make: Make) -> None:
         passes={},
     )
     comparison = compare([joint])
-    assert "| joint | paper | 1 | 80.00 | – | – | – | – | – | 0 |" in comparison.to_markdown()
+    assert "| joint | paper | 1 | 80.00 | – | – | – | – | – | – | 0 |" in comparison.to_markdown()
     assert comparison.rows[0].curve == {1: Stat(80.0, None)}
 
 
@@ -234,6 +234,33 @@ def test_figure_draws_a_mean_and_a_band_per_group(make: Make) -> None:
 def test_cost_figure_puts_each_group_at_its_size_and_accuracy(make: Make) -> None:
     comparison = compare([make("a0", 70), make("a1", 74, seed=1), make("b", 60, method="coda")])
     axes = cost_figure(comparison).axes[0]
-    sizes = [row.parameters for row in comparison.rows]
-    assert [tuple(text.xy) for text in axes.texts] == [(sizes[0], 72), (sizes[1], 60)]
+    megabytes = pytest.approx(4 * 1256 / 1e6)
+    assert [tuple(text.xy) for text in axes.texts] == [(megabytes, 72), (megabytes, 60)]
     assert [text.get_text() for text in axes.texts] == ["hash (paper)", "coda (paper)"]
+
+
+def test_methods_that_keep_images_stand_apart(make: Make) -> None:
+    kept = {"keeps_images": "50 per class"}
+    images = {"images_stored": 200, "image_bytes": 614_400}
+    er = make("er", 80, method="er", protocol=kept, **images)
+    comparison = compare(
+        [er, make("hash"), make("none", method="coda", protocol={"keeps_images": ""})]
+    )
+    assert [row.method for row in comparison.rows] == ["hash", "coda", "er"]
+    header, body = comparison.cells()
+    columns = [header.index(name) for name in ("keeps images", "images")]
+    assert [[cells[i] for i in columns] for cells in body] == [["", ""]] * 2 + [
+        ["50 per class", "200"]
+    ]
+    axes = cost_figure(comparison).axes[0]
+    last = axes.texts[-1]
+    assert last.xy == (pytest.approx((4 * 1256 + 614_400) / 1e6), 80)
+    assert last.get_text() == "er (paper) [keeps 50 per class]"
+    faces = [container.lines[0].get_markerfacecolor() for container in axes.containers]
+    assert [face == "none" for face in faces] == [False, False, True]
+
+
+def test_seeds_that_keep_other_numbers_of_images_are_other_rows(make: Make) -> None:
+    few, many = ({"keeps_images": f"{n} per class"} for n in (10, 50))
+    runs = [make("a", method="er", protocol=few), make("b", seed=1, method="er", protocol=many)]
+    assert len(compare(runs).rows) == 2

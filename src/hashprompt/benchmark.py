@@ -305,6 +305,7 @@ def _carry_out(
         "usage": method.usage(),
         "parameters": method.sizes(),
         "images_stored": method.images_stored(),
+        "image_bytes": method.image_bytes(),
         "passes": dict(backbone.model.passes),
         "versions": {
             "python": platform.python_version(),

@@ -64,14 +64,14 @@ def test_new_adapters_have_xavier_weights_and_no_bias() -> None:
 
 def test_the_classifier_and_all_that_is_old_keep_their_bytes() -> None:
     method, domains = learned("pina", domains=2)
-    slots = ("prompts", "down", "up")
-    before = {name: getattr(method, name).stacked().detach().clone() for name in slots}
+    slots = (method.prompts, method.adapters.down, method.adapters.up)
+    before = [slot.stacked().detach().clone() for slot in slots]
     head = method.head.weight.detach().clone()
     learn(method, Domain(2, domains[0].backbone))
     assert torch.equal(method.head.weight, head)
-    for name, old in before.items():
-        assert torch.equal(getattr(method, name).frozen, old)
-        assert not torch.equal(getattr(method, name).current, old[-1])
+    for slot, old in zip(slots, before, strict=True):
+        assert torch.equal(slot.frozen, old)
+        assert not torch.equal(slot.current, old[-1])
 
 
 def test_what_is_trained_on_the_first_domain_and_later() -> None:

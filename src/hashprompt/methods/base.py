@@ -130,6 +130,10 @@ class Method(nn.Module):
         """How many images a memory holds."""
         return 0
 
+    def image_bytes(self) -> int:
+        """What they take: pixels are the only bytes of a state."""
+        return sum(t.numel() for t in self.state_dict().values() if t.dtype == torch.uint8)
+
     def usage(self) -> list[list[int]] | None:
         """Activations of each expert while each task was trained, (T, N)."""
         return None

@@ -13,6 +13,8 @@ from hashprompt.terminal import PlainTable
 from hashprompt.texts import markdown_text
 
 METRICS = ("FAA", "CAA", "FM")
+NUMBER_BYTES = 4
+KEPT = "keeps_images"  # field of the protocol that tells rows apart, but forbids no table
 # Where a stream and a backbone lie is not in here: the protocol knows what they hold.
 GROUPED_BY = ("method", "preset")
 # Options that change no number; the class order of a seed is checked as part of the protocol.
@@ -55,11 +57,20 @@ class Row:
     changed: dict[str, Any]  # options that vary between the rows of this method
     seeds: tuple[int | None, ...]
     metrics: dict[str, Stat | None]  # FAA, CAA, FM, task inference
-    parameters: float | None  # prompts and routers
+    parameters: float | None  # prompts, routers and trained weights of the ViT
+    numbers: float | None  # all that is stored, the frozen ViT aside
+    keeps_images: str  # in words; empty if it keeps none
+    images: float  # that are stored
+    image_bytes: float
     seconds: float | None
     passes: float | None  # with gradient, in images
     curve: dict[int, Stat]  # task index -> A_t
     differs: tuple[str, ...]
+
+    @property
+    def stored_bytes(self) -> float:
+        """Numbers and images that are stored, in bytes."""
+        return NUMBER_BYTES * (self.numbers or 0) + self.image_bytes
 
     @property
     def changes(self) -> str:
@@ -68,8 +79,9 @@ class Row:
     @property
     def name(self) -> str:
         preset = f"({self.preset})" if self.preset else ""
+        kept = f"[keeps {self.keeps_images}]" if self.keeps_images else ""
         mixed = f"[other {', '.join(self.differs)}]" if self.differs else ""
-        return " ".join(filter(None, (self.method, preset, self.changes, mixed)))
+        return " ".join(filter(None, (self.method, preset, self.changes, kept, mixed)))
 
 
 @dataclass(frozen=True)
@@ -79,7 +91,8 @@ class Comparison:
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """Header and body as text; columns that would be empty everywhere are left out."""
         header = ["method", "preset", "changed options", "n", "FAA ↑", "CAA ↑", "FM ↓"]
-        header += ["task inference ↑", "params", "seconds", "passes (grad)", "differs in"]
+        header += ["task inference ↑", "keeps images", "images", "params", "numbers stored"]
+        header += ["seconds", "passes (grad)", "differs in"]
         body = [
             [
                 row.method,
@@ -87,7 +100,10 @@ class Comparison:
                 row.changes,
                 str(len(row.seeds)),
                 *("–" if stat is None else str(stat) for stat in row.metrics.values()),
+                row.keeps_images,
+                _count(row.images) if row.images else "",
                 _count(row.parameters),
+                _count(row.numbers),
                 _count(row.seconds),
                 _count(row.passes),
                 ", ".join(row.differs),
@@ -101,7 +117,9 @@ class Comparison:
         header, body = self.cells()
         table = PlainTable(title="Accuracies in %, mean ± std over n seeds", title_justify="left")
         for name in header:
-            number = name not in ("method", "preset", "changed options", "differs in")
+            number = name not in (
+                *("method", "preset", "changed options", "keeps images", "differs in"),
+            )
             table.add_column(name, justify="right" if number else "left")
         for cells in body:
             table.add_row(*cells)
@@ -133,7 +151,9 @@ def compare(run_dirs: list[Path], allow_mixed: bool = False) -> Comparison:
         groups.setdefault(_group_key(run), []).append(run)
     for group in groups.values():
         _refuse_repeats(group)
-    return Comparison(tuple(_row(group, list(groups.values())) for group in groups.values()))
+    rows = [_row(group, list(groups.values())) for group in groups.values()]
+    # Who keeps images of old tasks plays another game: such rows stand apart, below.
+    return Comparison(tuple(sorted(rows, key=lambda row: bool(row.keeps_images))))
 
 
 def _check_protocol(run: Run, earlier: list[Run], allow_mixed: bool) -> tuple[str, ...]:
@@ -159,7 +179,8 @@ def _differing_fields(a: Run, b: Run) -> list[str]:
     left, right = a.result["protocol"], b.result["protocol"]
     if a.seed != b.seed:
         left, right = _without_order(left), _without_order(right)
-    return [name for name in {**left, **right} if left.get(name) != right.get(name)]
+    both = {**left, **right}
+    return [name for name in both if name != KEPT and left.get(name) != right.get(name)]
 
 
 def _without_order(protocol: dict[str, Any]) -> dict[str, Any]:
@@ -230,6 +251,10 @@ def _row(group: list[Run], groups: list[list[Run]]) -> Row:
         seeds=tuple(run.seed for run in group),
         metrics=metrics | {"task inference": inference},
         parameters=_mean([_learned_parameters(r) for r in results]),
+        numbers=_mean([sum(r["parameters"].values()) or None for r in results]),
+        keeps_images=results[0]["protocol"].get(KEPT) or "",
+        images=fmean(r.get("images_stored") or 0 for r in results),
+        image_bytes=fmean(r.get("image_bytes") or 0 for r in results),
         seconds=_mean([_seconds(r) for r in results]),
         passes=_mean([_gradient_passes(r) for r in results]),
         curve=_curve(results),

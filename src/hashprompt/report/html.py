@@ -34,8 +34,9 @@ CAPTIONS = {
     "Entropy 1 is even use, 0 a single expert.",
     "routing_entropy": "Near the bound the chosen experts are mixed equally; near zero one of "
     "them decides.",
-    "parameters": "Prompts and routers are what the method learns; statistics are stored class "
-    "Gaussians. The frozen backbone is not counted.",
+    "parameters": "Prompts and routers are what the method learns; statistics are those of "
+    "features or gradients; backbone is weights of the ViT that were trained, and copies of them. "
+    "The frozen original is not counted.",
     "timings": "Seconds each phase took, per task, on the machine of this run.",
 }
 
@@ -71,6 +72,8 @@ def render_page(result: ResultData, figures: Sequence[PageFigure]) -> str:
         protocol=protocol,
         options=config.get("options") or {},
         passes=result.get("passes") or {},
+        keeps_images=protocol.get("keeps_images"),
+        images_stored=result.get("images_stored") or 0,
         versions=result.get("versions") or {},
         accuracy=_matrix(result["accuracy"]),
         diagnostics=_records(result.get("diagnostics") or []),

@@ -93,6 +93,7 @@ class RunResult(Log):
     usage: Usage | None
     parameters: Annotated[dict[str, Count], Field(max_length=100)]
     images_stored: Count = 0
+    image_bytes: Count = 0
     passes: dict[str, Count]
     versions: dict[str, str]
 

@@ -10,12 +10,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from family import REAL
+from family import variants
 from tables import settings_of
 
+from hashprompt.storage.files import as_given, write_atomically
+
 TRIED: dict[str, list[dict[str, Any]]] = {
-    "ovor": [{"lr": 0.003}, {"lr": 0.01}],
-    "smope": [
+    "ER": [{"lr": lr} for lr in (0.003, 0.01, 0.03)],
+    "OVOR": [{"lr": 0.003}, {"lr": 0.01}],
+    "SMoPE": [
         *({"lr": lr} for lr in (0.005, 0.025, 0.1)),
         {"lr": 0.4, "head_lr_scale": 0.05},
         {"lr": 0.005, "head_lr_scale": 1.0},
@@ -23,6 +26,7 @@ TRIED: dict[str, list[dict[str, Any]]] = {
     ],
 }
 SMALL = {"classes": 10, "tasks": 2}
+KEPT = Path(__file__).parents[1] / "docs" / "results" / "rates.json"
 
 
 def main() -> None:
@@ -32,18 +36,25 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--runs", type=Path, default=Path("runs/rates"))
+    parser.add_argument("--only", nargs="+", default=list(TRIED), help="variants")
     args = parser.parse_args()
     setting = argparse.Namespace(**vars(args), what="real", holdout=0.4, set=[])
-    found: list[dict[str, Any]] = []
-    for method, changes in TRIED.items():
-        for number, change in enumerate(changes):
-            planned = settings_of(setting, (method, "paper", {**REAL[method], **change}), seed=0)
+    for name in args.only:
+        method, preset, own = variants("real")[name]
+        for change in TRIED[name]:
+            trial = {"method": name, **change}
+            found: list[dict[str, Any]] = json.loads(KEPT.read_text())
+            if any(trial.items() <= other.items() for other in found):
+                continue  # tried before
+            planned = settings_of(setting, (method, preset, {**own, **change}), seed=0)
             planned["options"] |= SMALL
-            folder = args.runs / f"{method}-{number}"
+            folder = args.runs / "-".join(map(str, trial.values())).replace(" ", "-")
             result = benchmark.execute(benchmark.plan(**planned), folder, True, quiet=True)
-            found.append({"method": method, **change, "FAA": result.metrics["FAA"]})
-            print(found[-1], flush=True)
-            (args.runs / "rates.json").write_text(json.dumps(found, indent=1) + "\n")
+            print({**trial, "FAA": result.metrics["FAA"]}, flush=True)
+            # Read again: another process may have added to it.
+            found = json.loads(KEPT.read_text())
+            kept = [*found, {**trial, "FAA": result.metrics["FAA"]}]
+            write_atomically(as_given(KEPT), (json.dumps(kept, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

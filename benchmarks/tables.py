@@ -117,9 +117,12 @@ COLUMNS = {
     "std(s)": lambda r: later(r, "score_std"),
     "inside A_t": lambda r: later(r, "share_protected"),
     "prompts + routers": lambda r: r["parameters"]["prompts"] + r["parameters"]["routers"],
-    "training passes": lambda r: r["passes"].get("prompted+grad", 0),
+    "numbers stored": lambda r: sum(r["parameters"].values()),
+    "images stored": lambda r: r.get("images_stored", 0),
+    "training passes": lambda r: sum(n for k, n in r["passes"].items() if k.endswith("+grad")),
     "seconds": lambda r: sum(t["seconds"] for t in r["timings"]),
 }
+COUNTS = {"prompts + routers", "numbers stored", "images stored", "training passes", "seconds"}
 DIGITS = {"usage entropy": 2, "std(s)": 2, "inside A_t": 2}
 
 
@@ -127,7 +130,7 @@ def cell(name: str, values: list[float | None]) -> str:
     known = [v for v in values if v is not None]
     if not known:
         return "–"
-    if name in ("prompts + routers", "training passes", "seconds"):
+    if name in COUNTS:
         return f"{fmean(known):,.0f}"
     digits = DIGITS.get(name, 1)
     text = f"{fmean(known):.{digits}f}"

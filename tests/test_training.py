@@ -6,21 +6,28 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import hashprompt
 from hashprompt import benchmark
+from hashprompt.checks.example import Example
 from hashprompt.engine.callbacks import Callback, StepEnd
 from hashprompt.engine.checkpoint import Checkpoints
 from hashprompt.engine.optimization import make_optimizer
+from hashprompt.engine.replicas import Replicas
 from hashprompt.engine.trainer import Trainer
 from hashprompt.errors import UserError
-from hashprompt.methods.phase import ParamGroup, Phase
+from hashprompt.methods.base import TaskView
+from hashprompt.methods.er import ER
+from hashprompt.methods.phase import Batch, ParamGroup, Phase, Seen, StepResult
+from hashprompt.methods.whole import WholeTuning
 
 SMALL: dict[str, Any] = {
     **{"stream": "digits", "tasks": 2, "classes": 4, "train_per_class": 8, "test_per_class": 4},
@@ -271,6 +278,58 @@ def test_passes_of_an_epoch_that_is_drawn_again_count_once(
     resumed = benchmark.resume(tmp_path / "run", quiet=True)
     assert resumed.data["passes"] == whole.data["passes"]
     assert resumed.accuracy == whole.accuracy
+
+
+# What a step was taken on. -------------------------------------------------------------------
+
+
+def test_a_phase_is_told_what_each_step_was_taken_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[int, list[Seen]] = {}
+    labels: dict[int, Tensor] = {}
+
+    def phases(self: ER, task: TaskView) -> list[Phase]:
+        labels[task.index] = task.labels
+        record = told.setdefault(task.index, []).append
+        return [replace(phase, record=record) for phase in WholeTuning.phases(self, task)]
+
+    def losses(self: ER, batch: Batch, task: TaskView) -> StepResult:
+        found = WholeTuning.losses(self, batch, task)
+        assert isinstance(found, dict)
+        return StepResult(found, outputs=batch.labels[:, None].float())
+
+    monkeypatch.setattr(ER, "phases", phases)
+    monkeypatch.setattr(ER, "losses", losses)
+    example = Example("er")
+    for task in example.stream.tasks:
+        steps = told[task.index]
+        for epoch in (0, 1):
+            rows = torch.cat([seen.rows for seen in steps if seen.epoch == epoch])
+            assert rows.sort().values.tolist() == list(range(len(task.train)))
+        for seen in steps:
+            assert seen.outputs is not None
+            assert seen.outputs[:, 0].tolist() == labels[task.index][seen.rows].tolist()
+
+
+def test_only_images_of_the_task_can_be_recorded() -> None:
+    with pytest.raises(ValueError, match="not `draw`"):
+        Phase("x", step=lambda _: {}, draw=list, record=lambda _: None)
+
+
+@pytest.mark.parametrize("count", [2, 6, 7])
+def test_devices_join_what_they_have_of_a_batch_in_its_order(count: int) -> None:
+    rows = torch.arange(count)
+    each: list[Tensor] = []
+
+    def all_gather(padded: Tensor) -> Tensor:
+        each.append(padded)
+        return torch.stack(each) if len(each) == 3 else padded
+
+    devices = [
+        Replicas(SimpleNamespace(world_size=3, global_rank=rank, all_gather=all_gather))  # type: ignore[arg-type]
+        for rank in range(3)
+    ]
+    joined = [device.whole(10.0 * device.share(rows)[:, None], count) for device in devices]
+    assert joined[-1][:, 0].tolist() == [10.0 * row for row in range(count)]
 
 
 # Several devices. --------------------------------------------------------------------------

@@ -81,6 +81,7 @@ class Backbone(nn.Module):
         layers = [layer for layer in LAYERS if usual or layer not in ("mlp.fc1", "mlp.fc2")]
         inside = (f"blocks.{i}.{layer}".rstrip(".") for i in range(self.depth) for layer in layers)
         self._layers = {"patch_embed", *inside, "norm"}
+        self._parameter_names = {name for name, _ in vit.named_parameters()}
         self.passes: Counter[str] = Counter()  # images that went through, by kind of pass
 
     def train(self, mode: bool = True) -> "Backbone":
@@ -164,10 +165,9 @@ class Backbone(nn.Module):
     def _place(self, name: str) -> tuple[dict[str, Any], str]:
         """Where a parameter is held, and its name there."""
         path, _, leaf = name.rpartition(".")
-        try:
-            return self.vit.get_submodule(path)._parameters, leaf
-        except AttributeError as error:
-            raise UserError(f"This backbone has no parameter `{name}`.") from error
+        if name not in self._parameter_names:
+            raise UserError(f"This backbone has no parameter `{name}`.")
+        return self.vit.get_submodule(path)._parameters, leaf
 
     def _check(self, inject: Injection) -> None:
         wrong = sorted(i for i in inject.blocks if not 0 <= i < self.depth)

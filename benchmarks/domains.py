@@ -2,8 +2,8 @@
 
     python benchmarks/domains.py --data PACS --weights vit_tiny.safetensors
 
-Photo, art, cartoon and sketch arrive one after the other; the same seven classes in each. Rates were
-chosen by `--holdout 0.4`, on training images alone. Finished runs are kept.
+Four domains arrive one after the other, with the same seven classes in each. Rates were chosen with
+`--holdout 0.4`, on training images alone. Finished runs are kept.
 """
 
 import argparse

@@ -3,12 +3,11 @@
 Chaudhry et al., 2019: "On tiny episodic memories in continual learning".
 """
 
-import torch
 from torch import Tensor
 
 from hashprompt.methods.base import Batch, Phase, TaskView
 from hashprompt.methods.configs.er import INFO
-from hashprompt.methods.rehearsal import Rehearsal
+from hashprompt.methods.rehearsal import Rehearsal, remembering, with_replay
 
 
 class ER(Rehearsal):
@@ -17,9 +16,8 @@ class ER(Rehearsal):
     info = INFO
 
     def phases(self, task: TaskView) -> list[Phase]:
-        return [self.remembering(phase, task) for phase in super().phases(task)]
+        return [remembering(phase, self.memory, task) for phase in super().phases(task)]
 
     def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
-        both = [batch, self.replayed(task)] if len(self.memory) else [batch]
-        images, labels = (torch.cat(parts) for parts in zip(*both, strict=True))
+        images, labels = with_replay(batch, self.memory, task, self.config)
         return {"ce": self.cross_entropy(self.logits(images), labels, task)}

@@ -2,11 +2,33 @@
 
 from dataclasses import replace
 
+import torch
+
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Phase, Seen, TaskView
-from hashprompt.methods.configs.rehearsal import RehearsalConfig
+from hashprompt.methods.configs.rehearsal import BufferOptions, RehearsalConfig
 from hashprompt.methods.whole import WholeTuning
 from hashprompt.parts.memory import Memory
+
+
+def remembering(phase: Phase, memory: Memory, task: TaskView) -> Phase:
+    """The phase, which offers its images to the memory as they come, each once."""
+
+    def record(seen: Seen) -> None:
+        if seen.epoch == 0:
+            labels, rows = task.labels[seen.rows], seen.rows
+            memory.offer(labels, lambda i: task.raw(rows[i]), task.index, seen.outputs)
+
+    return replace(phase, record=record)
+
+
+def with_replay(batch: Batch, memory: Memory, task: TaskView, config: BufferOptions) -> Batch:
+    """A batch of new images (B, 3, S, S) and kept ones in their train view."""
+    if not len(memory):
+        return batch
+    kept = memory.draw(config.replays())
+    images = torch.cat((batch.inputs, task.see(kept.images)))
+    return Batch(images, torch.cat((batch.labels, kept.labels)))
 
 
 class Rehearsal(WholeTuning):
@@ -21,18 +43,3 @@ class Rehearsal(WholeTuning):
 
     def images_stored(self) -> int:
         return len(self.memory)
-
-    def replayed(self, task: TaskView) -> Batch:
-        """Kept images in their train view (b, 3, S, S), as many as a step takes."""
-        kept = self.memory.draw(self.config.replay_batch or self.config.batch_size)
-        return Batch(task.see(kept.images), kept.labels)
-
-    def remembering(self, phase: Phase, task: TaskView) -> Phase:
-        """The phase, which offers its images to the memory as they come, each once."""
-
-        def record(seen: Seen) -> None:
-            if seen.epoch == 0:
-                labels, rows = task.labels[seen.rows], seen.rows
-                self.memory.offer(labels, lambda i: task.raw(rows[i]), task.index, seen.outputs)
-
-        return replace(phase, record=record)

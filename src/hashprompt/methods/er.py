@@ -19,5 +19,5 @@ class ER(Rehearsal):
         return [remembering(phase, self.memory, task) for phase in super().phases(task)]
 
     def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
-        images, labels = with_replay(batch, self.memory, task, self.config)
+        images, labels = with_replay(batch, self.memory.draw(self.config.replays()), task)
         return {"ce": self.cross_entropy(self.logits(images), labels, task)}

@@ -6,9 +6,9 @@ import torch
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Phase, Seen, TaskView
-from hashprompt.methods.configs.rehearsal import BufferOptions, RehearsalConfig
+from hashprompt.methods.configs.rehearsal import RehearsalConfig
 from hashprompt.methods.whole import WholeTuning
-from hashprompt.parts.memory import Memory
+from hashprompt.parts.memory import Memory, Remembered
 
 
 def remembering(phase: Phase, memory: Memory, task: TaskView) -> Phase:
@@ -22,11 +22,10 @@ def remembering(phase: Phase, memory: Memory, task: TaskView) -> Phase:
     return replace(phase, record=record)
 
 
-def with_replay(batch: Batch, memory: Memory, task: TaskView, config: BufferOptions) -> Batch:
-    """A batch of new images (B, 3, S, S) and kept ones in their train view."""
-    if not len(memory):
+def with_replay(batch: Batch, kept: Remembered, task: TaskView) -> Batch:
+    """New images (B, 3, S, S), and behind them kept ones in their train view."""
+    if not len(kept.labels):
         return batch
-    kept = memory.draw(config.replays())
     images = torch.cat((batch.inputs, task.see(kept.images)))
     return Batch(images, torch.cat((batch.labels, kept.labels)))
 

@@ -69,9 +69,10 @@ class Memory(nn.Module):
         """The images of these rows (n,)."""
         return Remembered(*(part[rows] for part in self.all()))
 
-    def draw(self, count: int) -> Remembered:
-        """Random images, none of them twice; all if there are no more."""
-        return self.rows(torch.randperm(len(self))[:count].to(self.labels.device))
+    def draw(self, count: int, among: Tensor | None = None) -> Remembered:
+        """Random images, of some rows or all, none of them twice; all if there are no more."""
+        rows = torch.arange(len(self), device=self.labels.device) if among is None else among
+        return self.rows(rows[torch.randperm(len(rows))[:count].to(rows.device)])
 
     # Writing. ------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ def test_the_loss_of_a_step(classes: tuple[int, ...]) -> None:
     method, _ = learned("co2l", (0, 1), **options, **more)
     task = PixelTask(1, classes)
     old_projector = [p.detach().clone() for p in method.projector.parameters()]
-    batch, rows = next(steps_of(method.phases(task)[0], task))
+    batch, _ = next(steps_of(method.phases(task)[0], task))
     assert len(batch.inputs) == 2 * len(batch.labels)
     method.begin_task(task)
     memory = method.memory
@@ -122,9 +122,9 @@ def test_the_classifier_sees_every_class_as_often_on_frozen_features() -> None:
     method, (_, task) = learned("co2l", (0, 1), (2, 3), buffer_per_class=1)
     # In the memory one image of each old class (and of new ones, already), six new ones of each.
     torch.manual_seed(0)
-    drawn = torch.cat([batch.labels for _ in range(40) for batch in method.balanced(task)])
+    drawn = torch.cat([batch.labels for _ in range(30) for batch in method.balanced(task)])
     counts = drawn.bincount().float()
-    assert len(drawn) == 40 * 16
+    assert len(drawn) == 30 * 16
     assert (counts / counts.sum() - 0.25).abs().max() < 0.05
     with torch.no_grad():
         known = torch.cat(

@@ -1,10 +1,13 @@
 """ER: what it minimises, and when images come into the memory."""
 
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
 from pixel_tasks import PixelTask, carry_out, learned, method_of, steps_of
 
+from hashprompt import benchmark
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch, Seen
 from hashprompt.methods.configs.rehearsal import RehearsalConfig
@@ -45,6 +48,7 @@ def test_one_cross_entropy_over_new_and_kept_images_and_all_classes(
     torch.manual_seed(5)
     kept = method.memory.draw(3)
     total = 0.0
+    method.requires_grad_(False)
     for images, labels in ((batch.inputs, batch.labels), (first.see(kept.images), kept.labels)):
         for image, label in zip(images, labels, strict=True):
             feature = method.features(image[None])[0]
@@ -103,12 +107,31 @@ def test_presets_keep_images(name: str) -> None:
     from hashprompt.methods import METHODS
 
     for preset in ("paper", "original"):
-        for benchmark in ("core50", "embedded", "split-cifar100"):
-            options = preset_options(name, preset, benchmark)
+        for stream in ("core50", "embedded", "split-cifar100"):
+            options = preset_options(name, preset, stream)
             known = METHODS[name].config.model_fields
             config = build(METHODS[name].config, {k: v for k, v in options.items() if k in known})
             assert config.keeps_images() == (
-                "10 per class" if benchmark == "embedded" else "50 per class"
+                "10 per class" if stream == "embedded" else "50 per class"
             )
     core50 = preset_options(name, "paper", "core50")
     assert core50["transform"] == "l2p"
+
+
+@pytest.mark.parametrize(
+    ("options", "warns"),
+    [
+        ({"buffer_per_class": 5}, True),
+        ({"buffer_per_class": 4}, False),
+        ({"buffer_total": 20}, True),
+        ({"buffer_total": 19}, False),
+    ],
+)
+def test_a_buffer_that_holds_all_images_is_said_to(options: dict[str, int], warns: bool) -> None:
+    small = {"tasks": 2, "classes": 4, "train_per_class": 5, "test_per_class": 2}
+    planned = benchmark.plan("er", "digits", "nano", 0, "paper", {**small, **options})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        benchmark.prepare(planned)
+    said = [str(warning.message) for warning in caught]
+    assert any("holds all 20 images of this stream" in each for each in said) == warns

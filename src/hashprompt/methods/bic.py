@@ -78,9 +78,8 @@ class BiC(Rehearsal):
     # First stage. --------------------------------------------------------------------------
 
     def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
-        kept = self.memory.draw(
-            self.config.replays(), _others(self._validation(task), len(self.memory))
-        )
+        trained = _others(self._validation(task), len(self.memory))
+        kept = self.memory.draw(self.config.replays(), trained)
         images, labels = with_replay(batch, kept, task)
         logits = self.logits(images)
         ce = self.cross_entropy(logits, labels, task)
@@ -94,12 +93,8 @@ class BiC(Rehearsal):
 
     def old_share(self, task: TaskView) -> float:
         """λ: of the classes; where none is new, of the tasks."""
-        old = self._old_classes(task)
-        return (
-            old / len(self.head.bias)
-            if old < len(self.head.bias)
-            else task.index / (task.index + 1)
-        )
+        old, seen = self._old_classes(task), len(self.head.bias)
+        return old / seen if old < seen else task.index / (task.index + 1)
 
     def _old_classes(self, task: TaskView) -> int:
         return int((self.task_of_class < task.index).sum())

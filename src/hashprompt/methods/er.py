@@ -3,11 +3,9 @@
 Chaudhry et al., 2019: "On tiny episodic memories in continual learning".
 """
 
-from torch import Tensor
-
-from hashprompt.methods.base import Batch, Phase, TaskView
+from hashprompt.methods.base import Phase, TaskView
 from hashprompt.methods.configs.er import INFO
-from hashprompt.methods.rehearsal import Rehearsal, remembering, with_replay
+from hashprompt.methods.rehearsal import Rehearsal, remembering, replaying
 
 
 class ER(Rehearsal):
@@ -16,8 +14,6 @@ class ER(Rehearsal):
     info = INFO
 
     def phases(self, task: TaskView) -> list[Phase]:
-        return [remembering(phase, self.memory, task) for phase in super().phases(task)]
-
-    def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
-        images, labels = with_replay(batch, self.memory.draw(self.config.replays()), task)
-        return {"ce": self.cross_entropy(self.logits(images), labels, task)}
+        (train,) = super().phases(task)
+        train = replaying(train, self.memory, task, self.config.replays())
+        return [remembering(train, self.memory, task)]

@@ -30,6 +30,13 @@ def with_replay(batch: Batch, kept: Remembered, task: TaskView) -> Batch:
     return Batch(images, torch.cat((batch.labels, kept.labels)))
 
 
+def replaying(phase: Phase, memory: Memory, task: TaskView, count: int) -> Phase:
+    """The phase, whose steps see so many kept images behind the new ones."""
+    step = phase.step
+    assert step is not None
+    return replace(phase, step=lambda b: step(with_replay(b, memory.draw(count), task)))
+
+
 class Rehearsal(WholeTuning):
     """New images and kept ones in each step, cross-entropy over all classes seen."""
 

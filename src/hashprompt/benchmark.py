@@ -3,6 +3,7 @@
 import json
 import platform
 import warnings
+from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -20,7 +21,9 @@ from hashprompt.engine.views import describe_transform
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Method
 from hashprompt.methods.building import build_method
+from hashprompt.methods.configs.base import MethodConfig
 from hashprompt.methods.configs.legacy import SWITCHES
+from hashprompt.methods.configs.rehearsal import BufferOptions
 from hashprompt.methods.registry import find_method
 from hashprompt.plan import Plan, plan, stored_plan
 from hashprompt.progress import ProgressBars, reading_bar
@@ -230,6 +233,7 @@ def prepare(
         "legacy": switches,
         "keeps_images": planned.method_config.keeps_images(),
     }
+    _warn_if_all_is_kept(planned.method_config, stream)
     if method.info.joint:
         stream = joint(stream)
     if switches:
@@ -239,6 +243,24 @@ def prepare(
             stacklevel=2,
         )
     return protocol, stream, backbone, method, launch(planned.run_options)
+
+
+def _warn_if_all_is_kept(config: MethodConfig, stream: Stream) -> None:
+    """A memory that holds all images of all tasks makes a run no continual one."""
+    if not isinstance(config, BufferOptions) or not config.keeps_images():
+        return
+    images = Counter(label for task in stream.tasks for label in task.train.labels.tolist())
+    fits = (
+        images.total() <= config.buffer_total
+        if config.buffer_total
+        else max(images.values()) <= config.buffer_per_class
+    )
+    if fits:
+        warnings.warn(
+            f"The buffer ({config.keeps_images()}) holds all {images.total():,} images of this "
+            "stream: nothing has to be forgotten, as in joint training.",
+            stacklevel=3,
+        )
 
 
 def _make_folder(folder: Path, overwrite: bool) -> None:

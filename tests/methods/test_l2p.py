@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from pixel_tasks import PixelTask, steps_of
+from pixel_tasks import learned as rehearsed
 from sizes_helper import prompt_machinery
 from small import DIM, images, learned, task
 from torch import Tensor
@@ -11,6 +13,7 @@ from torch import Tensor
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch
 from hashprompt.methods.l2p import L2P, L2PConfig
+from hashprompt.methods.registry import preset_options
 from hashprompt.options import build
 
 close = torch.testing.assert_close
@@ -94,3 +97,74 @@ def test_more_prompts_than_there_are_cannot_be_chosen() -> None:
 
 def test_sizes_on_a_vit_b() -> None:
     assert prompt_machinery("l2p") == 30 * (5 + 1) * 768 == 138_240
+
+
+# With a buffer. ----------------------------------------------------------------------------
+
+BUFFER = {**OPTIONS, "buffer_per_class": 2, "replay_batch": 3, "batch_size": 8, "epochs": 1}
+
+
+def test_without_a_buffer_nothing_is_kept_or_trained_beside_prompts_and_head() -> None:
+    method = learned("l2p", **OPTIONS)
+    assert set(method.state_dict()) == {"prompts", "keys", "head.weight", "head.bias"}
+    assert method.images_stored() == 0
+    assert method.phases(task(1))[0].record is None
+
+
+@pytest.mark.parametrize("classes", [(2, 3), (0, 1)])
+def test_kept_images_join_the_batch_and_all_classes_compete(classes: tuple[int, ...]) -> None:
+    method, (first,) = rehearsed("l2p", (0, 1), **BUFFER)
+    assert method.images_stored() == 4
+    later = PixelTask(1, classes)
+    method.begin_task(later)
+    batch, _ = next(steps_of(method.phases(later)[0], later))
+    torch.manual_seed(3)
+    found = method.phases(later)[0].step(batch)
+    torch.manual_seed(3)
+    kept = method.memory.draw(3)
+    images = torch.cat((batch.inputs, first.see(kept.images)))
+    labels = torch.cat((batch.labels, kept.labels))
+    ce = pull = 0.0
+    with torch.no_grad():
+        for image, label in zip(images, labels, strict=True):
+            tokens, query = method.backbone.embed(image[None])[0], method.backbone(image[None])[0]
+            z = method.head.weight @ slow_outcomes(method, tokens, query)[0] + method.head.bias
+            ce -= float(z.log_softmax(0)[label]) / 11
+            pull -= (
+                0.4 * sum(slow_cosine(query, method.keys[n]) for n in nearest(method, query)) / 11
+            )
+    close(found["ce"], torch.tensor(ce), rtol=1e-4, atol=1e-4)
+    close(found["pull"], torch.tensor(pull), rtol=1e-4, atol=1e-4)
+
+
+def test_blocks_of_the_vit_train_along_while_queries_stay_plain() -> None:
+    method, (first,) = rehearsed("l2p", (0, 1), **BUFFER, trained_blocks=1)
+    original = dict(method.backbone.vit.named_parameters())
+    moved = {n for n, v in method.vit.tensors().items() if not torch.equal(v, original[n])}
+    assert moved == {n for n in original if n.startswith(("blocks.1.", "norm."))}
+    images = first.see(first.pixels)
+    with torch.no_grad():
+        query = method.backbone(images)
+        found = method.predict(images).logits
+        close(method.predict(images, query).logits, found)
+        chosen = [nearest(method, q) for q in query]
+        for name, value in method.vit.tensors().items():  # a ViT with these weights, written out
+            original[name].data.copy_(value)
+        for row, tokens, prompts in zip(found, method.backbone.embed(images), chosen, strict=True):
+            x = torch.cat((tokens[:1], *(method.prompts[n] for n in prompts), tokens[1:]))[None]
+            feature = method.backbone.vit.norm(method.backbone.vit.blocks(x))[0, 0]
+            close(row, method.head.weight @ feature + method.head.bias, rtol=1e-4, atol=1e-4)
+    assert method.sizes()["backbone"] == sum(v.numel() for v in method.vit.tensors().values())
+
+
+def test_more_trained_blocks_than_there_are_are_refused() -> None:
+    with pytest.raises(UserError, match="this backbone has 5 blocks"):
+        learned("l2p", trained_blocks=6)
+
+
+def test_the_preset_with_a_buffer_keeps_images() -> None:
+    for benchmark, words in (("core50", "50 per class"), ("embedded", "10 per class")):
+        options = preset_options("l2p", "buffer", benchmark)
+        options.pop("transform", None)
+        assert build(L2PConfig, options).keeps_images() == words
+    assert build(L2PConfig, {}).keeps_images() == ""

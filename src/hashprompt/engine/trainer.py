@@ -215,7 +215,8 @@ class Trainer:
             drawn = self._draw(phase.draw)
             rows = [torch.arange(len(batch.labels)) for batch in drawn]
             return len(drawn), self._from(where, rows, drawn.__getitem__)
-        order = torch.randperm(len(data.train)).split(phase.batch_size)
+        chosen = torch.arange(len(data.train)) if phase.rows is None else phase.rows.cpu()
+        order = chosen[torch.randperm(len(chosen))].split(phase.batch_size)
         features = self.passes.plain_features(data.train) if phase.view == "features" else None
         batches = Prefetch(data.train.images, [self.replicas.share(rows) for rows in order])
 
@@ -226,7 +227,7 @@ class Trainer:
                 return Batch(features[rows.to(features.device)], labels)
             images = batches[step].to(self.fabric.device)
             view = self.views.train if phase.view == "train" else self.views.clean
-            return Batch(view(images), labels)
+            return Batch(torch.cat([view(images) for _ in range(phase.views)]), labels)
 
         return len(order), self._from(where, order, make)
 

@@ -3,12 +3,9 @@
 Chaudhry et al., 2019: "On tiny episodic memories in continual learning".
 """
 
-import torch
-from torch import Tensor
-
-from hashprompt.methods.base import Batch, Phase, TaskView
+from hashprompt.methods.base import Phase, TaskView
 from hashprompt.methods.configs.er import INFO
-from hashprompt.methods.rehearsal import Rehearsal
+from hashprompt.methods.rehearsal import Rehearsal, remembering, replaying
 
 
 class ER(Rehearsal):
@@ -17,9 +14,6 @@ class ER(Rehearsal):
     info = INFO
 
     def phases(self, task: TaskView) -> list[Phase]:
-        return [self.remembering(phase, task) for phase in super().phases(task)]
-
-    def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
-        both = [batch, self.replayed(task)] if len(self.memory) else [batch]
-        images, labels = (torch.cat(parts) for parts in zip(*both, strict=True))
-        return {"ce": self.cross_entropy(self.logits(images), labels, task)}
+        (train,) = super().phases(task)
+        train = replaying(train, self.memory, task, self.config.replays())
+        return [remembering(train, self.memory, task)]

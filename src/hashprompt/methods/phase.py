@@ -63,6 +63,9 @@ class Phase:
         epochs: how often all batches are seen.
         batch_size: images of a batch.
         view: what of the images is seen: augmented, clean, or cached plain features.
+        rows: of the task's images that are seen, (n,); default: all.
+        views: how often a step sees each image, in a train view of its own each time: its inputs
+            are then (views·B, …), one view of all images after the other.
         draw: the batches of an epoch, instead of a view.
         optimizer: sgd has momentum 0.9.
         schedule: factor of the rate, by name or as a function of (epoch, epochs).
@@ -84,6 +87,8 @@ class Phase:
     epochs: int = 0
     batch_size: int = 0
     view: Literal["train", "clean", "features"] = "train"
+    rows: Tensor | None = None
+    views: int = 1
     draw: Callable[[], list[Batch]] | None = None
     optimizer: Optimizer = "adam"
     schedule: Schedule | Callable[[float, float], float] = "constant"

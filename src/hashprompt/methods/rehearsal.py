@@ -2,11 +2,39 @@
 
 from dataclasses import replace
 
+import torch
+
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Phase, Seen, TaskView
 from hashprompt.methods.configs.rehearsal import RehearsalConfig
 from hashprompt.methods.whole import WholeTuning
-from hashprompt.parts.memory import Memory
+from hashprompt.parts.memory import Memory, Remembered
+
+
+def remembering(phase: Phase, memory: Memory, task: TaskView) -> Phase:
+    """The phase, which offers its images to the memory as they come, each once."""
+
+    def record(seen: Seen) -> None:
+        if seen.epoch == 0:
+            labels, rows = task.labels[seen.rows], seen.rows
+            memory.offer(labels, lambda i: task.raw(rows[i]), task.index, seen.outputs)
+
+    return replace(phase, record=record)
+
+
+def with_replay(batch: Batch, kept: Remembered, task: TaskView) -> Batch:
+    """New images (B, 3, S, S), and behind them kept ones in their train view."""
+    if not len(kept.labels):
+        return batch
+    images = torch.cat((batch.inputs, task.see(kept.images)))
+    return Batch(images, torch.cat((batch.labels, kept.labels)))
+
+
+def replaying(phase: Phase, memory: Memory, task: TaskView, count: int) -> Phase:
+    """The phase, whose steps see so many kept images behind the new ones."""
+    step = phase.step
+    assert step is not None
+    return replace(phase, step=lambda b: step(with_replay(b, memory.draw(count), task)))
 
 
 class Rehearsal(WholeTuning):
@@ -21,18 +49,3 @@ class Rehearsal(WholeTuning):
 
     def images_stored(self) -> int:
         return len(self.memory)
-
-    def replayed(self, task: TaskView) -> Batch:
-        """Kept images in their train view (b, 3, S, S), as many as a step takes."""
-        kept = self.memory.draw(self.config.replay_batch or self.config.batch_size)
-        return Batch(task.see(kept.images), kept.labels)
-
-    def remembering(self, phase: Phase, task: TaskView) -> Phase:
-        """The phase, which offers its images to the memory as they come, each once."""
-
-        def record(seen: Seen) -> None:
-            if seen.epoch == 0:
-                labels, rows = task.labels[seen.rows], seen.rows
-                self.memory.offer(labels, lambda i: task.raw(rows[i]), task.index, seen.outputs)
-
-        return replace(phase, record=record)

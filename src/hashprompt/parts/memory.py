@@ -1,11 +1,14 @@
 """A memory of images: raw pixels as they came, never augmented, with what is known of each."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from hashprompt.errors import UserError
 
 Pixels = Callable[[Tensor], Tensor]  # rows (n,) -> raw images (n, 3, H, W) uint8
 
@@ -26,8 +29,8 @@ class Memory(nn.Module):
     Images come one by one while a task is learned (`offer`), or are chosen after it (`keep`).
 
     Args:
-        per_class: images of each class; 0: `total` counts.
-        total: images in all.
+        per_class: images of each class.
+        total: images in all; 0: `per_class` counts.
         policy: of `offer`. `reservoir`: each image offered so far is kept with the same chance (of
             its class, if classes have places of their own). `balanced`: as many of each class as
             of any other; a full memory gives up an image of its largest class.
@@ -63,12 +66,13 @@ class Memory(nn.Module):
         return Remembered(self.images, self.labels, self.tasks, self.outputs, self.widths)
 
     def rows(self, rows: Tensor) -> Remembered:
-        """The images (n,) of these rows."""
+        """The images of these rows (n,)."""
         return Remembered(*(part[rows] for part in self.all()))
 
-    def draw(self, count: int) -> Remembered:
-        """Random images, none of them twice; all if there are no more."""
-        return self.rows(torch.randperm(len(self))[:count].to(self.labels.device))
+    def draw(self, count: int, among: Tensor | None = None) -> Remembered:
+        """Random images, of some rows or all, none of them twice; all if there are no more."""
+        rows = torch.arange(len(self), device=self.labels.device) if among is None else among
+        return self.rows(rows[torch.randperm(len(rows))[:count].to(rows.device)])
 
     # Writing. ------------------------------------------------------------------------------
 
@@ -83,128 +87,120 @@ class Memory(nn.Module):
             task: in which they come.
             outputs: (B, K) to be stored with them.
         """
-        self._count(labels)
-        there = self.labels.tolist()
-        offered = (self.seen - labels.bincount(minlength=len(self.seen))).tolist()
+        there, seen = self.labels.tolist(), self.seen.tolist()
+        seen += [0] * (int(labels.max()) + 1 - len(seen))
         taken: dict[int, int] = {}  # row of the memory -> row of the batch
         for row, label in enumerate(labels.tolist()):
-            place = self._place(label, there, offered)
-            offered[label] += 1
+            place = self._place(label, there, seen)
+            seen[label] += 1
             if place is not None:
                 there[place : place + 1] = [label]
                 taken[place] = row
-        if not taken:
-            return
-        places = torch.tensor(list(taken), device=labels.device)
-        rows = torch.tensor(list(taken.values()), device=labels.device)
-        new = self._made(
-            pixels(rows), labels[rows], task, None if outputs is None else outputs[rows]
-        )
-        whole = self._joined(self.all(), self._empty_rows(new, len(there) - len(self)))
-        whole, new = self._alike(whole, new)
-        for held, value in zip(whole, new, strict=True):
-            held[places] = value.to(held)
-        self._hold(whole)
+        self.seen = self.seen.new_tensor(seen)
+        if taken:
+            places, rows = (labels.new_tensor(list(x)) for x in (taken, taken.values()))
+            found = labels.new_zeros(len(labels), 0).float() if outputs is None else outputs
+            self._write(places, _remembered(pixels(rows), labels[rows], task, found[rows]))
 
     def keep(self, labels: Tensor, pixels: Pixels, task: int, order: Tensor) -> None:
-        """After a task: keep the first of each class, and of older ones as many as still fit.
+        """After a task: keep images of it, and fewer of older ones if these take their places.
+
+        Tasks share the places of a class, and classes those of the memory: in turns each gets a
+        place for its next image. So the first of an order stay longest.
 
         Args:
             labels: (N,) of the images of the task.
-            pixels: reads rows of them.
+            pixels: reads rows of them; only what is kept is read.
             task: which it was.
-            order: (N,) rows, those to be kept first.
+            order: (n,) rows of images that may be kept, those to be kept first.
         """
-        self._count(labels)
-        cells = set(zip(self.labels.tolist(), self.tasks.tolist(), strict=True))
-        cells |= {(label, task) for label in labels.unique().tolist()}
-        classes = [label for label, _ in cells]
-        places = {
-            label: self._places(len(set(classes))) // classes.count(label) for label in classes
-        }
-        new = _first(labels[order], places)
-        old = torch.cat([_first(self.labels, places, self.tasks == t) for t in self._old_tasks()])
-        chosen = order[new]
-        made = self._made(pixels(chosen), labels[chosen], task, None)
-        self._hold(self._joined(self.rows(old), made))
-
-    def forget(self) -> None:
-        """Hold nothing, and know of nothing that was offered."""
-        for name, held in self.named_buffers():
-            setattr(self, name, held[:0].clone())
+        held = len(self)
+        classes = self.labels.tolist() + labels[order].tolist()
+        tasks = self.tasks.tolist() + [task] * len(order)
+        turns = _ranks(zip(classes, tasks, strict=True))
+        by_turn = sorted(range(len(classes)), key=turns.__getitem__)  # stable: older tasks first
+        ranks = _ranks(classes[i] for i in by_turn)
+        first = sorted(zip(ranks, by_turn, strict=True), key=lambda each: each[0])
+        kept = [i for rank, i in first if self.total or rank < self.per_class]
+        kept = sorted(kept[: self.total] if self.total else kept)
+        old = labels.new_tensor([i for i in kept if i < held])
+        new = order[labels.new_tensor([i - held for i in kept if i >= held])]
+        for name, part in self.rows(old)._asdict().items():
+            setattr(self, name, part)
+        none = labels.new_zeros(len(new), 0).float()
+        places = torch.arange(len(old), len(kept), device=labels.device)
+        self._write(places, _remembered(pixels(new), labels[new], task, none))
 
     # ---------------------------------------------------------------------------------------
 
-    def _count(self, labels: Tensor) -> None:
-        known = max(len(self.seen), int(labels.max()) + 1)
-        self.seen = F.pad(self.seen, (0, known - len(self.seen))) + labels.bincount(minlength=known)
+    def _place(self, label: int, there: list[int], seen: list[int]) -> int | None:
+        """The row for an image that comes now; None if it is not kept.
 
-    def _places(self, classes: int) -> int:
-        """For each class."""
-        return self.per_class or self.total // classes
-
-    def _place(self, label: int, there: list[int], offered: list[int]) -> int | None:
-        """The row for an image that comes now; None if it is not kept."""
+        Args:
+            there: the classes of the images that are kept.
+            seen: how many of each class were offered before.
+        """
         own = [row for row, other in enumerate(there) if other == label]
         if self.policy == "balanced":
             return self._balanced_place(label, own, there)
-        held, most, before = (
-            (own, self.per_class, offered[label])
-            if self.per_class
-            else (list(range(len(there))), self.total, sum(offered))
-        )
-        if len(held) < most:
+        if self.total:
+            rows, most, offered = list(range(len(there))), self.total, sum(seen)
+        else:
+            rows, most, offered = own, self.per_class, seen[label]
+        if len(rows) < most:
             return len(there)
-        drawn = int(torch.randint(before + 1, ()))
-        return held[drawn] if drawn < most else None
+        drawn = int(torch.randint(offered + 1, ()))
+        return rows[drawn] if drawn < most else None
 
     def _balanced_place(self, label: int, own: list[int], there: list[int]) -> int | None:
-        classes = {*there, label}
-        if len(own) >= self._places(len(classes)):
+        if not self.total:
+            return len(there) if len(own) < self.per_class else None
+        classes = sorted({*there, label})
+        if len(own) * len(classes) >= self.total:
             return None
-        if self.per_class or len(there) < self.total:
+        if len(there) < self.total:
             return len(there)
-        largest = max(sorted(classes), key=there.count)
+        largest = max(classes, key=there.count)
         rows = [row for row, other in enumerate(there) if other == largest]
         return rows[int(torch.randint(len(rows), ()))]
 
-    def _old_tasks(self) -> list[int]:
-        return [*range(int(self.tasks.max()) + 1)] if len(self) else [0]
-
-    def _made(
-        self, images: Tensor, labels: Tensor, task: int, outputs: Tensor | None
-    ) -> Remembered:
-        found = labels.new_zeros(len(labels), 0).float() if outputs is None else outputs.float()
-        widths = torch.full_like(labels, found.shape[1])
-        return Remembered(images, labels, torch.full_like(labels, task), found, widths)
-
-    def _empty_rows(self, like: Remembered, count: int) -> Remembered:
-        return Remembered(*(part.new_zeros(count, *part.shape[1:]) for part in like))
-
-    def _joined(self, old: Remembered, new: Remembered) -> Remembered:
-        old, new = self._alike(old, new)
-        return Remembered(*(torch.cat((a, b.to(a))) for a, b in zip(old, new, strict=True)))
-
-    def _alike(self, old: Remembered, new: Remembered) -> tuple[Remembered, Remembered]:
-        """With images of one size and as many outputs."""
-        if not len(old.labels):
-            old = old._replace(images=new.images[:0].to(old.labels.device))
-        width = max(old.outputs.shape[1], new.outputs.shape[1])
-        wide = [F.pad(each.outputs, (0, width - each.outputs.shape[1])) for each in (old, new)]
-        return old._replace(outputs=wide[0]), new._replace(outputs=wide[1])
-
-    def _hold(self, whole: Remembered) -> None:
-        for name, value in whole._asdict().items():
-            setattr(self, name, value)
+    def _write(self, places: Tensor, new: Remembered) -> None:
+        """Put images in their places, which may be behind the last one."""
+        if not len(places):
+            return
+        if len(self) and self.images.shape[1:] != new.images.shape[1:]:
+            old, now = ("×".join(map(str, x.shape[2:])) for x in (self.images, new.images))
+            raise UserError(f"The memory holds images of {old} pixels, and these have {now}.")
+        count = max(len(self), int(places.max()) + 1)
+        for name, value in new._asdict().items():
+            held = _grown(getattr(self, name), (count, *value.shape[1:]))
+            held[places] = _grown(value.to(held), held[places].shape)
+            setattr(self, name, held)
 
 
-def _first(labels: Tensor, places: dict[int, int], among: Tensor | None = None) -> Tensor:
-    """Rows of the first images of each class, as many as it has places, in their order."""
-    chosen = torch.zeros_like(labels, dtype=torch.bool)
-    for label, most in places.items():
-        own = labels == label if among is None else (labels == label) & among
-        chosen[own.nonzero()[:most, 0]] = True
-    return chosen.nonzero()[:, 0]
+def _grown(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """With zeros behind its own numbers, at least of this shape."""
+    shape = tuple(map(max, tensor.shape, shape))
+    if tensor.shape == shape:
+        return tensor
+    grown = tensor.new_zeros(shape)
+    grown[tuple(map(slice, tensor.shape))] = tensor
+    return grown
+
+
+def _remembered(images: Tensor, labels: Tensor, task: int, outputs: Tensor) -> Remembered:
+    tasks, widths = torch.full_like(labels, task), torch.full_like(labels, outputs.shape[1])
+    return Remembered(images, labels, tasks, outputs, widths)
+
+
+def _ranks(groups: Iterable[Hashable]) -> list[int]:
+    """How many of the same group come before each."""
+    before: Counter[Hashable] = Counter()
+    ranks = []
+    for group in groups:
+        ranks.append(before[group])
+        before[group] += 1
+    return ranks
 
 
 def herding_order(features: Tensor, labels: Tensor) -> Tensor:

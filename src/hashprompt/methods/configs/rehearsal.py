@@ -25,6 +25,10 @@ class BufferOptions(MethodConfig):
             return f"{self.buffer_total:,} in all"
         return f"{self.buffer_per_class:,} per class" if self.buffer_per_class else ""
 
+    def replays(self) -> int:
+        """Kept images in each step."""
+        return self.replay_batch or self.batch_size
+
 
 class RehearsalConfig(BufferOptions, WholeConfig):
     """Training of the ViT on new images and kept ones."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from hashprompt.backbone import Backbone, Injection
@@ -29,9 +30,8 @@ class WholeTuning(Method):
         super().__init__(config, backbone)
         self.config = config
         self.head = GrowingLinear(backbone.dim)
-        if config.trainable != "head":
-            copies = self.copies + (config.optimizer == "adam")
-            self.vit = TrainedWeights(backbone, config.trainable, config.last_blocks, copies)
+        copies = self.copies + (config.optimizer == "adam")
+        self.vit = TrainedWeights(backbone, config.trainable, config.last_blocks, copies)
 
     # What a member of the family adds. -----------------------------------------------------
 
@@ -43,7 +43,11 @@ class WholeTuning(Method):
 
     def weights(self) -> dict[str, Tensor]:
         """The trained weights of the ViT, by timm's name."""
-        return self.vit.tensors() if self.config.trainable != "head" else {}
+        return self.vit.tensors()
+
+    def network(self) -> dict[str, Tensor]:
+        """All that trains: weights of the ViT, and of the head as `head.weight`, `head.bias`."""
+        return {**self.weights(), **dict(self.head.named_parameters(prefix="head"))}
 
     def features(self, images: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """Features (B, D) under the trained weights, or under others."""
@@ -51,9 +55,13 @@ class WholeTuning(Method):
             images, Injection(weights=self.weights() if weights is None else weights)
         )
 
-    def logits(self, images: Tensor) -> Tensor:
-        """(B, C) over the classes seen."""
-        return self.head(self.features(images))
+    def logits(self, images: Tensor, network: Mapping[str, Tensor] | None = None) -> Tensor:
+        """(B, C) over the classes seen; of an earlier network, over those it knew."""
+        if network is None:
+            return self.head(self.features(images))
+        weights = {name: network[name] for name in self.vit.names}
+        features = self.features(images, weights)
+        return F.linear(features, network["head.weight"], network["head.bias"])
 
     def cross_entropy(self, logits: Tensor, labels: Tensor, task: TaskView) -> Tensor:
         """Of new images, whose classes are those of the task."""
@@ -65,8 +73,8 @@ class WholeTuning(Method):
         self.head.grow(max(task.classes) + 1)
 
     def phases(self, task: TaskView) -> list[Phase]:
-        trained = list(self.vit.parameters()) if self.config.trainable != "head" else []
-        head, decay = list(self.head.parameters()), self.config.weight_decay
+        trained, head = list(self.vit.parameters()), list(self.head.parameters())
+        decay = self.config.weight_decay
         return [training_phase(self.config, lambda b: self.losses(b, task), trained, head, decay)]
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:

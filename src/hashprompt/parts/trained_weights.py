@@ -10,7 +10,7 @@ from hashprompt.backbone import Backbone
 from hashprompt.errors import UserError
 from hashprompt.parts.budget import check_room
 
-Trainable = Literal["all", "last", "norms"]
+Trainable = Literal["all", "last", "norms", "biases"]
 
 
 class Snapshot(nn.Module):
@@ -47,7 +47,8 @@ class TrainedWeights(nn.Module):
     """A copy of weights of the ViT that trains.
 
     Args:
-        which: all weights, those of the last blocks and the final norm, or all norms.
+        which: all weights, those of the last blocks and the final norm, all norms, or `biases`:
+            norms, biases and the class token.
         blocks: how many `last` ones.
         copies: how many numbers of memory each weight takes while it trains: itself, its
             gradient, moments of the optimiser, teachers, …
@@ -91,5 +92,7 @@ def _is_chosen(name: str, which: Trainable, first: int) -> bool:
         return True
     if which == "norms":
         return "norm" in name
+    if which == "biases":
+        return "norm" in name or name.endswith("bias") or name == "cls_token"
     path = name.split(".")
     return path[0] == "norm" or (path[0] == "blocks" and int(path[1]) >= first)

@@ -16,7 +16,6 @@ from torch import Tensor
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.configs.aligned import AlignedConfig
-from hashprompt.methods.phase import Optimizer
 from hashprompt.methods.whole import WholeTuning
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler
@@ -29,7 +28,6 @@ class AlignedTuning(WholeTuning):
     keeps: tuple[str, ...] = ("cells.",)
     stores: ClassVar = {**WholeTuning.stores, "aligned": "head", "gaussians": "statistics"}
     align_first: ClassVar[bool] = False  # whether there is anything to align after one task
-    align_optimizer: ClassVar[Optimizer] = "sgd"
     jitter: float = 0.0  # of pseudo-features, see `ClassGaussians.sampler`
     config: AlignedConfig
 
@@ -54,6 +52,12 @@ class AlignedTuning(WholeTuning):
         return self.config.align_samples
 
     # The frame. ----------------------------------------------------------------------------
+
+    def allowed(self, classes: tuple[int, ...]) -> Tensor:
+        """Outputs of the head that are these classes, (C,) bool."""
+        allowed = torch.zeros_like(self.head.bias, dtype=torch.bool)
+        allowed[list(classes)] = True
+        return allowed
 
     def begin_task(self, task: TaskView) -> None:
         self.cells.add(task.index, task.classes)
@@ -95,7 +99,7 @@ class AlignedTuning(WholeTuning):
             groups=[ParamGroup(parameters, config.align_lr, config.align_weight_decay)],
             epochs=config.align_epochs,
             draw=draw,
-            optimizer=self.align_optimizer,
+            optimizer="sgd",
             schedule="cosine",
         )
 

@@ -6,13 +6,12 @@ to. Means of older classes are made a little smaller instead.
 
 from dataclasses import replace
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from hashprompt.methods.aligned import AlignedTuning
 from hashprompt.methods.base import Phase, TaskView, learning_rate_factor
 from hashprompt.methods.configs.slca import INFO, SLCAConfig
-from hashprompt.parts.alignment import mean_scales, per_task_norm, tasks_of_classes
+from hashprompt.parts.alignment import mean_scales, normalised_cross_entropy, tasks_of_classes
 
 
 class SLCA(AlignedTuning):
@@ -38,5 +37,5 @@ class SLCA(AlignedTuning):
 
     def align_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of logits (B, C) over the mean of their norms in each task."""
-        norm = per_task_norm(logits, tasks_of_classes(self.cells.task, self.cells.label))
-        return F.cross_entropy(logits / norm / self.config.temperature, labels)
+        tasks = tasks_of_classes(self.cells.task, self.cells.label)
+        return normalised_cross_entropy(logits, labels, tasks, self.config.temperature)

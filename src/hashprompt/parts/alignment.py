@@ -3,6 +3,7 @@
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 LEAST_LABEL = 1e-4  # log 0 of a label that is not the image's, in the reverse cross-entropy
@@ -41,6 +42,13 @@ def per_task_norm(logits: Tensor, tasks: Tensor) -> Tensor:
     """
     norms = [logits[:, tasks == task].norm(dim=1) for task in tasks.unique()]
     return torch.stack(norms).mean(0)[:, None] + 1e-7
+
+
+def normalised_cross_entropy(
+    logits: Tensor, labels: Tensor, tasks: Tensor, temperature: float
+) -> Tensor:
+    """Cross-entropy of logits (B, C) over `per_task_norm` and a temperature."""
+    return F.cross_entropy(logits / per_task_norm(logits, tasks) / temperature, labels)
 
 
 def mean_scales(tasks: Tensor, decay: float) -> Tensor:

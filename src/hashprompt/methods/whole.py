@@ -30,7 +30,7 @@ class WholeTuning(Method):
         super().__init__(config, backbone)
         self.config = config
         self.head = GrowingLinear(backbone.dim)
-        copies = self.copies + (config.optimizer == "adam")
+        copies = self.copies + (config.optimizer != "sgd")
         self.vit = TrainedWeights(backbone, config.trainable, config.last_blocks, copies)
 
     # What a member of the family adds. -----------------------------------------------------

@@ -135,25 +135,34 @@ class ClassGaussians(nn.Module):
         within = (self.spread * self.shares[..., None]).sum(1)
         return around.mT @ around + torch.diag_embed(within)
 
-    def sampler(self, classes: Tensor | None = None) -> "GaussianSampler":
+    def sampler(self, classes: Tensor | None = None, jitter: float = 0.0) -> "GaussianSampler":
         """Draws pseudo-features; made once for many draws, since it holds the factors.
 
         Args:
             classes: (M,) class of each cell, to name it in an error; default: its number.
+            jitter: variance that every direction gets more, as a share of the mean variance of
+                the cell. It is never stored, so it does not add up; for `covariance` alone.
         """
-        return GaussianSampler(self, classes)
+        return GaussianSampler(self, classes, jitter)
 
 
 class GaussianSampler:
     """Pseudo-features of all cells at once: one batched product instead of a loop."""
 
-    def __init__(self, gaussians: ClassGaussians, classes: Tensor | None = None) -> None:
+    def __init__(
+        self, gaussians: ClassGaussians, classes: Tensor | None = None, jitter: float = 0.0
+    ) -> None:
         self.of = gaussians
         self.classes = range(len(gaussians)) if classes is None else classes.tolist()
         for buffer in gaussians.buffers():
             self._refuse(~buffer.flatten(1).isfinite().all(1), "has numbers that are not finite")
         if gaussians.storage == "covariance":
-            self.factor = self._factor(gaussians.spread)
+            covariances = gaussians.spread
+            if jitter:
+                mean_variance = covariances.diagonal(dim1=1, dim2=2).mean(1)  # (M,)
+                eye = torch.eye(gaussians.dim, device=covariances.device)
+                covariances = covariances + jitter * mean_variance[:, None, None] * eye
+            self.factor = self._factor(covariances)
 
     def _factor(self, covariances: Tensor) -> Tensor:
         """A with A Aᵀ = Σ for covariances (M, D, D): Cholesky's, and where that fails V √λ.

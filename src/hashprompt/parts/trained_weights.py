@@ -10,7 +10,7 @@ from hashprompt.backbone import Backbone
 from hashprompt.errors import UserError
 from hashprompt.parts.budget import check_room
 
-Trainable = Literal["all", "last", "norms", "head"]
+Trainable = Literal["all", "last", "norms", "biases", "head"]
 
 
 class Snapshot(nn.Module):
@@ -47,8 +47,8 @@ class TrainedWeights(nn.Module):
     """A copy of weights of the ViT that trains.
 
     Args:
-        which: all weights, those of the last blocks and the final norm, all norms, or none
-            (`head`: what stands on the ViT trains alone).
+        which: all weights, those of the last blocks and the final norm, all norms, `biases` (norms,
+            biases and the class token), or none (`head`: what stands on the ViT trains alone).
         blocks: how many `last` ones.
         copies: how many numbers of memory each weight takes while it trains: itself, its
             gradient, moments of the optimiser, teachers, …
@@ -91,4 +91,6 @@ def _is_chosen(name: str, which: Trainable, first: int) -> bool:
     path = name.split(".")
     if which == "last":
         return path[0] == "norm" or (path[0] == "blocks" and int(path[1]) >= first)
+    if which == "biases":
+        return "norm" in name or path[-1] == "bias" or name == "cls_token"
     return which == "all" or (which == "norms" and "norm" in name)

@@ -20,7 +20,7 @@ class TuningConfig(MethodConfig):
     )
     clip: float | None = Field(1.0, gt=0, description="largest gradient norm")
     scale_lr: bool = Field(True, description="whether rates are multiplied by batch_size/256")
-    optimizer: Literal["adam", "sgd"] = Field("adam", description="sgd has momentum 0.9")
+    optimizer: Literal["adam", "adamw", "sgd"] = Field("adam", description="sgd has momentum 0.9")
     weight_decay: float = Field(0.0, ge=0, description="of everything that is trained")
 
     def rate(self) -> float:

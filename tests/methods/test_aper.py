@@ -130,6 +130,7 @@ def test_the_first_session_minimises_the_cross_entropy_of_scaled_cosines() -> No
 
 def test_hidden_units_are_dropped_in_training_only() -> None:
     method, (task,) = learned((0, 1))
+    nn.init.normal_(method.adapted.up)  # so that a dropped unit shows
 
     def twice(training: bool) -> list[Tensor]:
         with torch.no_grad():
@@ -137,6 +138,10 @@ def test_hidden_units_are_dropped_in_training_only() -> None:
 
     assert torch.equal(*twice(False))
     assert not torch.equal(*twice(True))
+    second = Task(1, (2,), method.backbone)
+    learn(method, second)
+    means = method.prototypes.means()[2]
+    close(means[DIM:], second.map(method.features).mean(0), rtol=1e-4, atol=1e-5)
 
 
 def test_sizes_count_what_adapts_and_prototypes() -> None:

@@ -76,6 +76,32 @@ def test_prefix_attention_equals_the_formula_written_out() -> None:
     torch.testing.assert_close(run_block(block, x, inject, 1, cls_only=True), out[:, :1])
 
 
+@pytest.mark.parametrize("gate", [0.0, 0.7])
+@torch.no_grad()
+def test_compensated_attention_equals_the_formula_written_out(gate: float) -> None:
+    """After the softmax, what goes to the prefix is divided by its sum (LAE), head by head."""
+    block = vit().blocks[1]
+    x, prefix = torch.randn(2, 7, 24), torch.randn(2, 2, 3, 24)
+    out = torch.zeros(2, 7, 24)
+    for b in range(2):
+        q, k, v = block.attn.qkv(block.norm1(x[b])).split(24, dim=-1)
+        k, v = torch.cat((prefix[b, 0], k)), torch.cat((prefix[b, 1], v))
+        heads = []
+        for h in range(2):
+            part = slice(12 * h, 12 * h + 12)
+            scores = q[:, part] @ k[:, part].T / 12**0.5
+            scores[:, :3] += gate * scores[:, :3]
+            attention = scores.softmax(-1)
+            attention[:, :3] /= attention[:, :3].sum(-1, keepdim=True)
+            heads.append(attention @ v[:, part])
+        mid = x[b] + block.attn.proj(torch.cat(heads, -1))
+        out[b] = mid + block.mlp(block.norm2(mid))
+    gates = {1: lambda scores: gate * scores} if gate else {}
+    inject = Injection(prefix={1: prefix}, gates=gates, compensate=True)
+    torch.testing.assert_close(run_block(block, x, inject, 1), out)
+    torch.testing.assert_close(run_block(block, x, inject, 1, cls_only=True), out[:, :1])
+
+
 @torch.no_grad()
 def test_gated_attention_equals_the_formula_written_out() -> None:
     """Ŝ = S + a·σ(b·S) on the prefix alone (NoRGa), head by head."""

@@ -31,6 +31,8 @@ class Injection:
             qkv projection. Queries and the number of tokens do not change.
         gates: block -> what is added to the scores (B, H, N, L) of the block's prefix before the
             softmax, as a function of them.
+        compensate: whether the attention that prefixes get is raised to 1 after the softmax, and
+            that of the block's own tokens left as it is (LAE).
         tokens: block -> (B, L, D): extra tokens that join the sequence before the block. They
             stand behind the patches, so CLS keeps index 0 (attention does not know the order).
         keep_tokens: whether extra tokens travel on to the next block or are dropped after theirs.
@@ -44,6 +46,7 @@ class Injection:
 
     prefix: Mapping[int, Tensor | Tokens] = field(default_factory=dict)
     gates: Mapping[int, Tokens] = field(default_factory=dict)
+    compensate: bool = False
     tokens: Mapping[int, Tensor | Tokens] = field(default_factory=dict)
     keep_tokens: bool = True
     edits: Mapping[str, Edit] = field(default_factory=dict)
@@ -258,8 +261,13 @@ def _attend(
             added = inject.gates[index](q @ prefix_k.mT * attn.scale)
             mask = F.pad(added, (0, k.shape[2])).to(q.dtype)  # nothing for the block's own keys
         k = torch.cat((prefix_k, k), dim=2)
-        v = torch.cat((prefix_v, v), dim=2)
+        v = torch.cat((torch.zeros_like(prefix_v) if inject.compensate else prefix_v, v), dim=2)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=attn.scale)
+    if prefix is not None and inject.compensate:  # its attention over its own sum: a softmax
+        gated = None if mask is None else mask[..., : prefix_k.shape[2]]
+        out = out + F.scaled_dot_product_attention(
+            q, prefix_k, prefix_v, attn_mask=gated, scale=attn.scale
+        )
     joined = attn.norm(out.transpose(1, 2).flatten(2))
     return edited(inject, f"{name}.proj", joined, attn.proj(joined))
 

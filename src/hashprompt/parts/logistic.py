@@ -13,8 +13,8 @@ SMALL = 1e-7  # a gradient of the mean loss that counts as none
 def fit_logistic(features: Tensor, labels: Tensor, l2: float) -> tuple[Tensor, Tensor]:
     """W (C, D) and b (C,) that minimise Σ −log softmax(W f + b)_y + l2/2 ‖W‖².
 
-    From three classes on this is scikit-learn's objective with C = 1/l2 (for two it has a formula of
-    its own); the optimum is unique but for a constant in b.
+    From three classes on this is scikit-learn's objective with C = 1/l2 (for two it has a formula
+    of its own); the optimum is unique but for a constant in b.
 
     Args:
         features: (N, D).

@@ -98,8 +98,10 @@ def test_a_total_is_what_is_kept() -> None:
 
 
 def test_as_many_images_are_replayed_as_are_new_unless_told() -> None:
-    assert build(RehearsalConfig, {"batch_size": 24}).replays() == 24
-    assert build(RehearsalConfig, {"replay_batch": 7}).replays() == 7
+    assert build(RehearsalConfig, {"batch_size": 24}).replays(24) == 24
+    told = build(RehearsalConfig, {"batch_size": 24, "replay_batch": 7})
+    assert told.replays(24) == 7
+    assert told.replays(12) == 4  # the share of one device of two, or the last batch
 
 
 @pytest.mark.parametrize("name", NEEDS)

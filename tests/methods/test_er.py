@@ -42,6 +42,7 @@ def test_one_cross_entropy_over_new_and_kept_images_and_all_classes(
     method, (first,) = learned("er", (0, 1), buffer_per_class=2, replay_batch=3)
     task = PixelTask(1, classes)
     method.begin_task(task)
+    method.head.weight.data.normal_()  # loud enough that each image counts
     batch, _ = next(steps_of(method.phases(task)[0], task))
     torch.manual_seed(5)
     found = method.phases(task)[0].step(batch)
@@ -98,8 +99,10 @@ def test_a_total_is_what_is_kept() -> None:
 
 
 def test_as_many_images_are_replayed_as_are_new_unless_told() -> None:
-    assert build(RehearsalConfig, {"batch_size": 24}).replays() == 24
-    assert build(RehearsalConfig, {"replay_batch": 7}).replays() == 7
+    assert build(RehearsalConfig, {"batch_size": 24}).replays(24) == 24
+    told = build(RehearsalConfig, {"batch_size": 24, "replay_batch": 7})
+    assert told.replays(24) == 7
+    assert told.replays(12) == 4  # the share of one device of two, or the last batch
 
 
 @pytest.mark.parametrize("name", NEEDS)

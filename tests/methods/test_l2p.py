@@ -117,6 +117,7 @@ def test_kept_images_join_the_batch_and_all_classes_compete(classes: tuple[int, 
     assert method.images_stored() == 4
     later = PixelTask(1, classes)
     method.begin_task(later)
+    method.head.weight.data.normal_()  # loud enough that each image counts
     batch, _ = next(steps_of(method.phases(later)[0], later))
     torch.manual_seed(3)
     found = method.phases(later)[0].step(batch)

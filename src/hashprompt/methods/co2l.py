@@ -77,7 +77,7 @@ class Co2L(Rehearsal):
         """Of two views (2B, 3, S, S) of new images, and two of kept ones."""
         images, labels = batch.inputs, batch.labels.repeat(2)
         tasks = torch.full_like(labels, task.index)
-        kept = self.memory.draw(self.config.replays())
+        kept = self.memory.draw(self.config.replays(len(batch.labels)))
         if len(kept.labels):
             images = torch.cat((images, task.see(kept.images), task.see(kept.images)))
             labels = torch.cat((labels, kept.labels.repeat(2)))

@@ -25,7 +25,8 @@ class DERpp(Rehearsal):
         logits = self.logits(batch.inputs)
         losses = {"ce": self.cross_entropy(logits, batch.labels, task)}
         if len(self.memory):
-            kept, other = (self.memory.draw(self.config.replays()) for _ in range(2))
+            count = self.config.replays(len(batch.labels))
+            kept, other = self.memory.draw(count), self.memory.draw(count)
             change = logit_change(self.logits(task.see(kept.images)), kept.outputs, kept.widths)
             replay = F.cross_entropy(self.logits(task.see(other.images)), other.labels)
             losses["logits"] = self.config.logit_weight * change

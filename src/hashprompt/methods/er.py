@@ -15,5 +15,5 @@ class ER(Rehearsal):
 
     def phases(self, task: TaskView) -> list[Phase]:
         (train,) = super().phases(task)
-        train = replaying(train, self.memory, task, self.config.replays())
+        train = replaying(train, self.memory, task, self.config)
         return [remembering(train, self.memory, task)]

@@ -66,8 +66,7 @@ class L2P(PromptTuning):
         phases = super().phases(task)
         if not self.config.keeps_images():
             return phases
-        count = self.config.replays()
-        phases = [replaying(phase, self.memory, task, count) for phase in phases]
+        phases = [replaying(phase, self.memory, task, self.config) for phase in phases]
         return [remembering(phase, self.memory, task) for phase in phases]
 
     def allowed(self, task: TaskView) -> Tensor:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 
 from hashprompt.backbone import Backbone
-from hashprompt.methods.base import Batch, Phase, Seen, TaskView
-from hashprompt.methods.configs.rehearsal import RehearsalConfig
+from hashprompt.methods.base import Batch, Losses, Phase, Seen, StepResult, TaskView
+from hashprompt.methods.configs.rehearsal import BufferOptions, RehearsalConfig
 from hashprompt.methods.whole import WholeTuning
 from hashprompt.parts.memory import Memory, Remembered
 
@@ -30,11 +30,16 @@ def with_replay(batch: Batch, kept: Remembered, task: TaskView) -> Batch:
     return Batch(images, torch.cat((batch.labels, kept.labels)))
 
 
-def replaying(phase: Phase, memory: Memory, task: TaskView, count: int) -> Phase:
-    """The phase, whose steps see so many kept images behind the new ones."""
+def replaying(phase: Phase, memory: Memory, task: TaskView, config: BufferOptions) -> Phase:
+    """The phase, whose steps see kept images behind the new ones."""
     step = phase.step
     assert step is not None
-    return replace(phase, step=lambda b: step(with_replay(b, memory.draw(count), task)))
+
+    def replay(batch: Batch) -> Losses | StepResult:
+        kept = memory.draw(config.replays(len(batch.labels)))
+        return step(with_replay(batch, kept, task))
+
+    return replace(phase, step=replay)
 
 
 class Rehearsal(WholeTuning):

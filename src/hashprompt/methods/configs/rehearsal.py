@@ -1,5 +1,7 @@
 """Options of methods that keep images of old tasks."""
 
+import math
+
 from pydantic import Field, model_validator
 
 from hashprompt.methods.configs.base import MethodConfig
@@ -16,7 +18,7 @@ class BufferOptions(MethodConfig):
         0, ge=0, le=100_000_000, description="images that are kept in all, instead of per class"
     )
     replay_batch: int | None = Field(
-        None, ge=1, le=65_536, description="kept images in each step; default: batch_size"
+        None, ge=1, le=65_536, description="kept images beside a whole batch; default: batch_size"
     )
 
     def keeps_images(self) -> str:
@@ -25,9 +27,9 @@ class BufferOptions(MethodConfig):
             return f"{self.buffer_total:,} in all"
         return f"{self.buffer_per_class:,} per class" if self.buffer_per_class else ""
 
-    def replays(self) -> int:
-        """Kept images in each step."""
-        return self.replay_batch or self.batch_size
+    def replays(self, new: int) -> int:
+        """Kept images beside so many new ones, fewer in the smaller batch of one device of many."""
+        return math.ceil((self.replay_batch or self.batch_size) * new / self.batch_size)
 
 
 class RehearsalConfig(BufferOptions, WholeConfig):

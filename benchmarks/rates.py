@@ -16,7 +16,9 @@ from tables import settings_of
 from hashprompt.storage.files import as_given, write_atomically
 
 TRIED: dict[str, list[dict[str, Any]]] = {
-    "ER": [{"lr": lr} for lr in (0.003, 0.01, 0.03)],
+    "ER": [{"lr": lr} for lr in (0.01, 0.03, 0.1)],
+    "LwF": [{"lr": lr} for lr in (0.003, 0.01)],
+    "SLCA": [{"lr": lr} for lr in (0.0001, 0.001)],
     "OVOR": [{"lr": 0.003}, {"lr": 0.01}],
     "SMoPE": [
         *({"lr": lr} for lr in (0.005, 0.025, 0.1)),

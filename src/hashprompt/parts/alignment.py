@@ -40,7 +40,8 @@ def per_task_norm(logits: Tensor, tasks: Tensor) -> Tensor:
         logits: (B, C).
         tasks: (C,) of the classes; any number of classes each.
     """
-    norms = [logits[:, tasks == task].norm(dim=1) for task in tasks.unique()]
+    own = (logits[:, tasks == task] for task in tasks.unique())
+    norms = [torch.linalg.vector_norm(each, dim=1) for each in own]
     return torch.stack(norms).mean(0)[:, None] + 1e-7
 
 

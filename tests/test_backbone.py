@@ -211,6 +211,23 @@ def test_passes_are_counted_by_kind(images: Tensor) -> None:
     assert backbone.passes == {"plain": 5, "prompted+grad": 2, "prompted": 3}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_blocks_in_two_calls_equal_all_in_one_and_count_once(kind: str, images: Tensor) -> None:
+    backbone = Backbone(vit(**KINDS[kind]))
+    expected = backbone(images)
+    backbone.passes.clear()
+    prefix = Injection(prefix={2: torch.randn(5, 2, 3, 24)})
+    for inject, whole in ((Injection(), expected), (prefix, backbone(images, prefix))):
+        backbone.passes.clear()
+        tokens = backbone.embed(images)
+        first = backbone.encode(tokens, inject, norm=False, read="all", blocks=range(2))
+        assert first.shape == tokens.shape
+        found = backbone.encode(first, inject, blocks=range(2, 3))
+        torch.testing.assert_close(found, whole)
+        assert dict(backbone.passes) == {inject.kind: 5}
+
+
 def test_models_that_cannot_carry_prompts_are_refused() -> None:
     with pytest.raises(UserError, match="no class token"):
         Backbone(vit(class_token=False, global_pool="avg"))

@@ -112,6 +112,7 @@ class Backbone(nn.Module):
         inject: Injection | None = None,
         norm: bool = True,
         read: Literal["cls", "tokens", "all"] = "cls",
+        blocks: range | None = None,
     ) -> Tensor:
         """The feature of each image.
 
@@ -120,6 +121,8 @@ class Backbone(nn.Module):
             inject: prompts of these images; None is the plain pass.
             norm: whether the final norm is applied.
             read: `cls`, the mean of the extra `tokens` that reached the end, or `all` tokens.
+            blocks: those to go through, when the others come in a call of their own; None: all.
+                A pass counts where the first block is.
 
         Returns:
             (B, D); (B, N, D) if all are read.
@@ -127,22 +130,25 @@ class Backbone(nn.Module):
         inject = inject or Injection()
         self._check(inject)
         with self._using(inject.weights):
-            return self._encode(tokens, inject, norm, read)
+            return self._encode(tokens, inject, norm, read, blocks or range(self.depth))
 
-    def _encode(self, tokens: Tensor, inject: Injection, norm: bool, read: str) -> Tensor:
+    def _encode(
+        self, tokens: Tensor, inject: Injection, norm: bool, read: str, blocks: range
+    ) -> Tensor:
         length = tokens.shape[1]
         x = tokens
-        for index, block in enumerate(self.vit.blocks):
+        for index in blocks:
             extra = _given(inject.tokens.get(index), x)
             if extra is not None:
                 x = torch.cat((x, extra), dim=1)
             # Nothing after the last block reads any token but CLS; a gate may look at all queries.
             cls_only = index == self.depth - 1 and read == "cls" and index not in inject.gates
-            x = run_block(block, x, inject, index, cls_only)
+            x = run_block(self.vit.blocks[index], x, inject, index, cls_only)
             if extra is not None and not inject.keep_tokens:
                 x = x[:, :length]
         # The graph tells a training pass from an evaluation pass.
-        self.passes[f"{inject.kind}+grad" if x.requires_grad else inject.kind] += len(tokens)
+        if 0 in blocks:
+            self.passes[f"{inject.kind}+grad" if x.requires_grad else inject.kind] += len(tokens)
         if read != "all":
             x = x[:, 0] if read == "cls" else x[:, length:]
         x = edited(inject, "norm", x, self.vit.norm(x)) if norm else x

@@ -43,7 +43,7 @@ class WholeTuning(Method):
 
     def weights(self) -> dict[str, Tensor]:
         """The trained weights of the ViT, by timm's name."""
-        return self.vit.tensors()
+        return dict(self.vit.tensors())
 
     def network(self) -> dict[str, Tensor]:
         """All that trains: weights of the ViT, and of the head as `head.weight`, `head.bias`."""

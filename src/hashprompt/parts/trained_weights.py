@@ -72,7 +72,7 @@ class TrainedWeights(nn.Module):
         for name, parameter in chosen.items():
             self.register_parameter(_stored(name), nn.Parameter(parameter.detach().clone()))
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, nn.Parameter]:
         """The values by timm's name, for `Injection.weights`."""
         return {name: getattr(self, _stored(name)) for name in self.names}
 

@@ -120,7 +120,7 @@ def test_directions_are_in_use_from_the_first_that_reaches_the_share() -> None:
     close(memory.basis.abs(), torch.eye(4)[:2], atol=1e-6, rtol=0)  # 0.5 < 0.79 <= 0.8
 
 
-@pytest.mark.parametrize(("share", "left"), [(0.5, 4), (0.79, 3), (0.9999, 0)])
+@pytest.mark.parametrize(("share", "left"), [(0.5, 4), (0.79, 3), (0.9999, 0), (1.1, 0)])
 def test_free_directions_that_new_inputs_use_are_given_up(share: float, left: int) -> None:
     memory = DualGPM(1, 12)
     memory.retains[0], memory.ranks[0] = True, 5

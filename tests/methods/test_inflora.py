@@ -278,7 +278,9 @@ def learn_rest(method: InfLoRA, task: Streamed) -> None:
 def test_a_new_task_starts_from_the_answers_of_the_old_ones() -> None:
     method, (task,) = learned((0, 1))
     before = method.predict(task.images).logits
-    method.begin_task(Streamed(1, (2,), method.backbone))
+    task_after = Streamed(1, (2,), method.backbone)
+    method.begin_task(task_after)
+    method._design(task_after)
     close(method.predict(task.images).logits[:, :2], before)
 
 

@@ -68,12 +68,10 @@ class DualGPM(nn.Module):
             left, values, _ = torch.linalg.svd(free @ moment)
             energies = values.square() / moment.square().sum()
             held = 1 - energies.sum() + energies.cumsum(0) - energies  # before each direction
-            retains = bool(self.retains[layer])
-            room = len(rows) if retains else rows.shape[1] - len(rows)
-            used = left[:, : min(int((held < share).sum()), room)].T
-            if retains:
+            used = left[:, : int((held < share).sum())].T
+            if self.retains[layer]:
                 remaining = rows - rows @ used.T @ used
-                rows = torch.linalg.svd(remaining)[2][: len(rows) - len(used)]
+                rows = torch.linalg.svd(remaining)[2][: max(len(rows) - len(used), 0)]
             else:
                 rows = torch.cat((rows, used))
                 if len(rows) > rows.shape[1] / 2:

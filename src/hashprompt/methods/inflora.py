@@ -46,6 +46,9 @@ class InfLoRA(Method):
         grow_buffer(self, "reduce", self.reduce.new_zeros(1, *self.reduce.shape[1:]))
         self.expand.add(copy_last=False)
         self.head.add(len(task.classes))
+        # Classifiers of two tasks are never trained against each other, so what is left of a random
+        # start would decide between them.
+        self.head.weight.current.data.zero_()
 
     def phases(self, task: TaskView) -> list[Phase]:
         train = training_phase(

@@ -17,6 +17,7 @@ from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.configs.aligned import AlignedConfig
 from hashprompt.methods.whole import WholeTuning
+from hashprompt.parts.alignment import shuffled_batches
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler
 from hashprompt.parts.heads import GrowingLinear
@@ -89,8 +90,10 @@ class AlignedTuning(WholeTuning):
         def draw() -> list[Batch]:
             features, cells = sampler().draw(config.align_samples)
             features = self.shaped(features, cells)
-            rows = torch.randperm(len(cells), device=cells.device).split(self.align_batch())
-            return [Batch(features[r], labels[cells[r]]) for r in rows]
+            return [
+                Batch(*rows)
+                for rows in shuffled_batches(features, labels[cells], self.align_batch())
+            ]
 
         parameters = tuple(self.aligned.parameters())
         return Phase(

@@ -39,7 +39,7 @@ class BiC(Rehearsal):
 
     def __init__(self, config: BiCConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.teacher = Snapshot(self._learner())
+        self.teacher = Snapshot(self.network())
         self.register_buffer("correction", torch.zeros(0, 2))
         self.register_buffer("task_of_class", torch.zeros(0, dtype=torch.long))
         self.register_buffer("held_out", torch.zeros(0, dtype=torch.long))
@@ -47,20 +47,15 @@ class BiC(Rehearsal):
         self.task_of_class: Tensor  # (C,) in which a class was new
         self.held_out: Tensor  # (n,) images of the task in hand that do not train
 
-    def _learner(self) -> dict[str, Tensor]:
-        return {**self.weights(), "head.weight": self.head.weight, "head.bias": self.head.bias}
-
-    def logits(self, images: Tensor) -> Tensor:
+    def logits(self, images: Tensor, network: Mapping[str, Tensor] | None = None) -> Tensor:
         """Corrected, (B, C)."""
-        return self._corrected(super().logits(images))
-
-    def _corrected(self, logits: Tensor) -> Tensor:
+        logits = super().logits(images, network)
         scale, shift = self.correction[self.task_of_class[: logits.shape[1]]].T
         return scale * logits + shift
 
     def begin_task(self, task: TaskView) -> None:
         if len(self.head.bias):
-            self.teacher.take(self._learner())
+            self.teacher.take(self.network())
         super().begin_task(task)
         new = len(self.head.bias) - len(self.task_of_class)
         grow_buffer(self, "correction", torch.tensor([[1.0, 0.0]]))
@@ -86,7 +81,8 @@ class BiC(Rehearsal):
         if not self.teacher.taken:
             return {"ce": ce}
         with torch.no_grad():
-            target = (self._teacher_logits(images) / self.config.temperature).softmax(1)
+            taught = self.logits(images, self.teacher.tensors())
+            target = (taught / self.config.temperature).softmax(1)
         known = logits[:, : target.shape[1]] / self.config.temperature
         weight = self.old_share(task)
         return {"ce": (1 - weight) * ce, "kd": weight * F.cross_entropy(known, target)}
@@ -98,11 +94,6 @@ class BiC(Rehearsal):
 
     def _old_classes(self, task: TaskView) -> int:
         return int((self.task_of_class < task.index).sum())
-
-    def _teacher_logits(self, images: Tensor) -> Tensor:
-        values = self.teacher.tensors()
-        features = self.features(images, {name: values[name] for name in self.weights()})
-        return self._corrected(F.linear(features, values["head.weight"], values["head.bias"]))
 
     # Second stage. -------------------------------------------------------------------------
 

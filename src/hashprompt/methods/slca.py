@@ -11,7 +11,11 @@ from torch import Tensor
 from hashprompt.methods.aligned import AlignedTuning
 from hashprompt.methods.base import Phase, TaskView, learning_rate_factor
 from hashprompt.methods.configs.slca import INFO, SLCAConfig
-from hashprompt.parts.alignment import mean_scales, normalised_cross_entropy, tasks_of_classes
+from hashprompt.parts.alignment import (
+    normalised_cross_entropy,
+    tasks_of_classes,
+    with_smaller_means,
+)
 
 
 class SLCA(AlignedTuning):
@@ -32,8 +36,8 @@ class SLCA(AlignedTuning):
 
     def shaped(self, features: Tensor, cells: Tensor) -> Tensor:
         """Pseudo-features (B, D) around smaller means; their spread stays."""
-        less = mean_scales(self.cells.task, self.config.mean_decay) - 1
-        return features + less[cells, None] * self.gaussians.means[cells]
+        means, decay = self.gaussians.means, self.config.mean_decay
+        return with_smaller_means(features, cells, means, self.cells.task, decay)
 
     def align_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of logits (B, C) over the mean of their norms in each task."""

@@ -59,3 +59,16 @@ def mean_scales(tasks: Tensor, decay: float) -> Tensor:
         tasks: (M,) t, of the cells; the newest is T − 1.
     """
     return 1 - decay + decay * (tasks + 1) / (tasks.max() + 1)
+
+
+def with_smaller_means(
+    features: Tensor, cells: Tensor, means: Tensor, tasks: Tensor, decay: float
+) -> Tensor:
+    """Pseudo-features (B, D) of cells (B,) around means (M, D) times `mean_scales`."""
+    return features + (mean_scales(tasks, decay) - 1)[cells, None] * means[cells]
+
+
+def shuffled_batches(features: Tensor, labels: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:
+    """Rows (N, D) and their labels (N,) in random order, some at a time."""
+    order = torch.randperm(len(labels), device=labels.device)
+    return [(features[rows], labels[rows]) for rows in order.split(size)]

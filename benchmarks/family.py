@@ -83,8 +83,8 @@ REAL: dict[str, dict[str, Any]] = {
     "smope": {"epochs": 7, "lr": 0.025, "align_lr": 0.001, "align_epochs": 30},
     "ranpac": {"lr": 0.01, "projection": 2000},
     # A kept image in each step beside every new one, so half the epochs.
-    **dict.fromkeys(("er", "derpp", "bic"), {"lr": 0.01, "epochs": 4, "buffer_per_class": 10}),
-    **dict.fromkeys(("ewc", "lwf"), {"lr": 0.01}),
+    **{name: {"lr": 0.01, "epochs": 4, "buffer_per_class": 10} for name in ("er", "derpp", "bic")},
+    **{name: {"lr": 0.01} for name in ("ewc", "lwf")},
     "ovor": {"lr": 0.003, "prompt_lengths": (2, 2, 8, 8, 8), "epochs": 6, "outlier_epochs": 2},
 }
 DISCRIMINANT = {"tii": "discriminant", "align": "discriminant"}

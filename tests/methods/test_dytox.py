@@ -171,11 +171,14 @@ def test_all_losses_by_hand(classes: tuple[tuple[int, ...], ...]) -> None:
     torch.manual_seed(5)
     losses = losses_of(method, task)
     torch.manual_seed(5)
-    kept = method.replayed(task)  # the same draw again
+    kept = method.memory.draw(100)  # the same draw again
     old, bce, kd, div = len(classes[0]), [], [], []
     assert len(kept.labels) == 2 * old
     is_new = [True] * len(task.labels) + [False] * len(kept.labels)
-    images, labels = torch.cat((task.images, kept.inputs)), torch.cat((task.labels, kept.labels))
+    images, labels = (
+        torch.cat((task.images, task.see(kept.images))),
+        torch.cat((task.labels, kept.labels)),
+    )
     norm = method.divergence_norm
     for image, label, new in zip(images, labels.tolist(), is_new, strict=True):
         cells = slow_cells(method, image, network)

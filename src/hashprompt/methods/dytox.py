@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, TaskView
 from hashprompt.methods.configs.dytox import INFO, DyToxConfig
-from hashprompt.methods.rehearsal import Rehearsal
+from hashprompt.methods.rehearsal import Rehearsal, with_replay
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.distillation import distillation
 from hashprompt.parts.growing import grow_parameter
@@ -126,8 +126,8 @@ class DyTox(Rehearsal):
         return [train, keep, finetune]
 
     def losses(self, batch: Batch, task: TaskView) -> Losses:
-        kept = self.replayed(task) if len(self.memory) else Batch(*(part[:0] for part in batch))
-        images, labels = (torch.cat(parts) for parts in zip(batch, kept, strict=True))
+        kept = self.memory.draw(self.config.replays(len(batch.labels)))
+        images, labels = with_replay(batch, kept, task)
         network = self.with_old_heads_frozen()
         embeddings = self.embeddings(images, network)
         cells = self.answers(embeddings, network)

@@ -82,6 +82,12 @@ REAL: dict[str, dict[str, Any]] = {
     # The first task warms up for three epochs more.
     "smope": {"epochs": 7, "lr": 0.025, "align_lr": 0.001, "align_epochs": 30},
     "ranpac": {"lr": 0.01, "projection": 2000},
+    "ease": {"lr": 0.2, "adapter_width": 16},
+    # The head alone learns for four epochs of each task but the first.
+    "lae": {"lr": 0.03, "epochs": 7, "head_epochs": 4, "ema_decay": 0.99},
+    "inflora": {"lr": 0.003, "rank": 10, "energy": 0.98, "expected_tasks": 5},
+    "c-ada": {"lr": 0.003, "attention_width": 16, "mlp_width": 8},
+    "macil": {"lr": 0.03, "first_epochs": 8, "rank": 16},
     # A kept image in each step beside every new one, so half the epochs.
     **{name: {"lr": 0.01, "epochs": 4, "buffer_per_class": 10} for name in ("er", "derpp", "bic")},
     **{name: {"lr": 0.01} for name in ("ewc", "lwf")},

@@ -17,8 +17,13 @@ from hashprompt.storage.files import as_given, write_atomically
 
 TRIED: dict[str, list[dict[str, Any]]] = {
     "ER": [{"lr": lr} for lr in (0.01, 0.03, 0.1)],
-    "LwF": [{"lr": lr} for lr in (0.003, 0.01)],
-    "SLCA": [{"lr": lr} for lr in (0.0001, 0.001)],
+    "LwF": [{"lr": lr} for lr in (0.003, 0.01, 0.03)],
+    "EASE": [{"lr": lr} for lr in (0.05, 0.2)],
+    "LAE, adapter": [{"lr": 0.01}, {"lr": 0.03}, {"lr": 0.03, "ema_decay": 0.9999}],
+    "InfLoRA": [{"lr": lr} for lr in (0.001, 0.003, 0.01)],
+    "C-ADA": [{"lr": lr} for lr in (0.003, 0.01)],
+    "MACIL": [{"lr": lr} for lr in (0.03, 0.1)],
+    "APER, adapter": [{"lr": lr} for lr in (0.01, 0.05)],
     "OVOR": [{"lr": 0.003}, {"lr": 0.01}],
     "SMoPE": [
         *({"lr": lr} for lr in (0.005, 0.025, 0.1)),

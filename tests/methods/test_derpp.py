@@ -20,6 +20,7 @@ def test_the_loss_holds_on_to_stored_logits_and_labels(classes: tuple[int, ...])
     torch.manual_seed(5)
     kept, other = method.memory.draw(3), method.memory.draw(3)
     assert not torch.equal(kept.images, other.images)
+    method.requires_grad_(False)
     squares = []
     for image, stored in zip(first.see(kept.images), kept.outputs, strict=True):
         z = method.logits(image[None])[0]

@@ -21,7 +21,8 @@ def fit_scale_and_shift(logits: Tensor, labels: Tensor, moved: Tensor) -> Tensor
         labels: (N,).
         moved: (C,) bool, the outputs that are corrected.
     """
-    z, start = exact(logits.detach()), exact(logits.new_tensor([1.0, 0.0]))
+    z = exact(logits.detach())
+    start = torch.tensor([1.0, 0.0]).to(z)
     y, moved = labels.to(z.device), moved.to(z.device)
     pair = start.clone().requires_grad_()
     solver = torch.optim.LBFGS(

@@ -96,9 +96,10 @@ class Memory(nn.Module):
             if place is not None:
                 there[place : place + 1] = [label]
                 taken[place] = row
-        self.seen = self.seen.new_tensor(seen)
+        self.seen = torch.tensor(seen, device=labels.device)
         if taken:
-            places, rows = (labels.new_tensor(list(x)) for x in (taken, taken.values()))
+            places = torch.tensor(list(taken), device=labels.device)
+            rows = torch.tensor(list(taken.values()), device=labels.device)
             found = labels.new_zeros(len(labels), 0).float() if outputs is None else outputs
             self._write(places, _remembered(pixels(rows), labels[rows], task, found[rows]))
 
@@ -123,8 +124,8 @@ class Memory(nn.Module):
         first = sorted(zip(ranks, by_turn, strict=True), key=lambda each: each[0])
         kept = [i for rank, i in first if self.total or rank < self.per_class]
         kept = sorted(kept[: self.total] if self.total else kept)
-        old = labels.new_tensor([i for i in kept if i < held])
-        new = order[labels.new_tensor([i - held for i in kept if i >= held])]
+        chosen = torch.tensor(kept, device=labels.device)
+        old, new = chosen[chosen < held], order[chosen[chosen >= held] - held]
         for name, part in self.rows(old)._asdict().items():
             setattr(self, name, part)
         none = labels.new_zeros(len(new), 0).float()

@@ -88,8 +88,11 @@ REAL: dict[str, dict[str, Any]] = {
     "inflora": {"lr": 0.003, "rank": 10, "energy": 0.98, "expected_tasks": 5},
     "c-ada": {"lr": 0.003, "attention_width": 16, "mlp_width": 8},
     "macil": {"lr": 0.03, "first_epochs": 8, "rank": 16},
+    "slca": {"lr": 3e-4, "head_lr_scale": 33.0, "align_lr": 0.05, "decay_at": 0.8},
+    "slca-plus": {"lr": 0.003, "first_lr": 0.0075, "head_lr_scale": 3.3, "align_lr": 0.05},
+    "sldc": {"lr": 0.001, "operator_steps": 100, "align_samples": 256, "align_lr": 0.002},
     # A kept image in each step beside every new one, so half the epochs.
-    **{name: {"lr": 0.01, "epochs": 4, "buffer_per_class": 10} for name in ("er", "derpp", "bic")},
+    **{name: {"lr": 0.03, "epochs": 4, "buffer_per_class": 10} for name in ("er", "derpp", "bic")},
     **{name: {"lr": 0.01} for name in ("ewc", "lwf")},
     "ovor": {"lr": 0.003, "prompt_lengths": (2, 2, 8, 8, 8), "epochs": 6, "outlier_epochs": 2},
 }

@@ -23,6 +23,11 @@ TRIED: dict[str, list[dict[str, Any]]] = {
     "InfLoRA": [{"lr": lr} for lr in (0.001, 0.003, 0.01)],
     "C-ADA": [{"lr": lr} for lr in (0.003, 0.01)],
     "MACIL": [{"lr": lr} for lr in (0.03, 0.1)],
+    "SLCA": [{"lr": lr, "head_lr_scale": 0.01 / lr} for lr in (1e-4, 3e-4, 1e-3)],
+    "SLCA++": [
+        {"lr": lr, "first_lr": 2.5 * lr, "head_lr_scale": 0.01 / lr} for lr in (0.001, 0.003, 0.01)
+    ],
+    "SLDC": [{"lr": lr} for lr in (3e-4, 1e-3, 3e-3)],
     "APER, adapter": [{"lr": lr} for lr in (0.01, 0.05)],
     "OVOR": [{"lr": 0.003}, {"lr": 0.01}],
     "SMoPE": [

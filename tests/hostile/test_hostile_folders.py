@@ -109,6 +109,17 @@ def test_a_version_that_is_a_link_does_not_count(zoo: Path, treasure: Path, cli:
     assert "0002 is a link" in cli("diff", zoo, "1", "2").said
 
 
+@pytest.mark.parametrize("name", ["tensors.safetensors", "more"])
+@pytest.mark.parametrize("target", ["nowhere", "itself"])
+def test_a_link_to_nothing_in_a_version_does_not_hide_the_others(
+    name: str, target: str, zoo: Path, cli: Any
+) -> None:
+    place = zoo / "versions" / "0002" / name
+    put_link(place, place if target == "itself" else zoo / "nowhere")
+    for command in (["history"], ["diff", "1", "2"]):
+        assert cli(command[0], zoo, *command[1:]).code == 0
+
+
 @pytest.mark.parametrize("name", ["version.json", "tensors.safetensors", "photos.json"])
 def test_a_file_of_a_version_that_is_a_link_is_not_read(
     name: str, zoo: Path, taught: Path, more: Path, cli: Any

@@ -184,6 +184,16 @@ for short_side in (None, 32):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
+MEASURE_REDUCED = """
+import resource, sys
+from pathlib import Path
+from hashprompt.data.reading.images import read_image
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for path in sys.argv[1:]:
+    read_image(Path(path), 32)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
 
 def test_a_small_file_of_16_bits_does_not_take_gigabytes(tmp_path: Path) -> None:
     """19 bytes a pixel, which were 2.1 GB for the largest image in all; 6 and 8 are left."""
@@ -194,9 +204,34 @@ def test_a_small_file_of_16_bits_does_not_take_gigabytes(tmp_path: Path) -> None
     assert int(measured.stdout) * (1 if sys.platform == "darwin" else 1024) < 10 * 5000**2
 
 
+LARGE: dict[str, tuple[str, str, dict[str, Any]]] = {  # mode, suffix, how it is saved
+    "16 bits": ("I;16", "png", {}),
+    "grey and transparent": ("LA", "png", {}),
+    "palette": ("P", "gif", {}),
+    "transparent": ("RGBA", "png", {}),
+    "ink": ("CMYK", "tif", {"compression": "tiff_lzw"}),
+    "progressive": ("RGB", "jpg", {"progressive": True, "subsampling": 0}),
+    "WebP": ("RGB", "webp", {"lossless": True, "method": 0}),
+}
+
+
+def test_no_kind_of_image_takes_more_memory_than_it_is_weighed(tmp_path: Path) -> None:
+    """Each so large that its weight is that of 25 million pixels, one after the other."""
+    for number, (mode, suffix, how) in enumerate(LARGE.values()):
+        path = tmp_path / f"{number}.{suffix}"
+        Image.new(mode, (64, 64)).save(path, **how)
+        with Image.open(path) as small:
+            side = int(5000 / images._weight(small) ** 0.5)
+        Image.new(mode, (side, side)).save(path, **how)
+    command = [sys.executable, "-c", MEASURE_REDUCED, *map(str, sorted(tmp_path.iterdir()))]
+    measured = subprocess.run(command, capture_output=True, text=True, check=True)
+    scale = 1 if sys.platform == "darwin" else 1024
+    assert int(measured.stdout) * scale < 1.2 * images.PIXEL_BYTES * 5000**2
+
+
 def test_a_webp_of_many_pixels_is_refused_earlier(tmp_path: Path) -> None:
     Image.new("RGB", (7000, 7000)).save(tmp_path / "a.webp", lossless=True, method=0)
-    with pytest.raises(UnreadableImage, match="at most 44,739,242 are read"):
+    with pytest.raises(UnreadableImage, match="at most 27,962,026 are read"):
         read_image(tmp_path / "a.webp")
 
 

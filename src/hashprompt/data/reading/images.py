@@ -252,7 +252,7 @@ def _strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
 
 def _converted(image: Image.Image, mode: str = "RGB") -> Image.Image:
     if image.mode.startswith("I"):  # 16 bits: Pillow's own conversion would cut off at 255
-        values = np.asarray(image).astype(np.int64)
+        values = np.asarray(image).astype(np.int32)
         if values.min() < 0 or values.max() > 65535:
             raise ValueError("pixels of 32 bits are not read; save it with 8 or 16")
         image = Image.fromarray(((values + 128) // 257).astype(np.uint8))

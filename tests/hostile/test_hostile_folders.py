@@ -94,6 +94,21 @@ def test_a_learn_writes_and_removes_nothing_through_a_link(
     assert f"{name} is a link" in outcome.said
 
 
+@pytest.mark.parametrize("name", ["zoo-reports", "zoo-reports/version-0003.html"])
+def test_the_page_of_a_learn_is_not_written_through_a_link(
+    name: str, zoo: Path, treasure: Path, more: Path, cli: Any
+) -> None:
+    (treasure / "version-0003.html").symlink_to("diary.txt")  # it would be replaced
+    place = zoo.parent / name
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(treasure / "diary.txt" if place.suffix else treasure)
+    outcome = cli("learn", zoo, more, "--quiet", "--set", "epochs=1")
+    assert outcome.code == 0, outcome.err  # what was learned is safe
+    assert "No report" in outcome.said
+    assert (treasure / "version-0003.html").is_symlink()
+    (treasure / "version-0003.html").unlink()
+
+
 @pytest.mark.parametrize("arguments", [["--discard"], ["--resume"]])
 def test_dropping_or_resuming_a_learn_removes_nothing_through_a_link(
     arguments: list[str], zoo: Path, treasure: Path, photos: Path, cli: Any
@@ -107,6 +122,17 @@ def test_a_version_that_is_a_link_does_not_count(zoo: Path, treasure: Path, cli:
     for command in (["history"], ["undo"], ["diff", "1", "2"], ["predict", treasure / "diary.txt"]):
         assert cli(command[0], zoo, *command[1:]).code in (0, 1)
     assert "0002 is a link" in cli("diff", zoo, "1", "2").said
+
+
+@pytest.mark.parametrize("name", ["tensors.safetensors", "more"])
+@pytest.mark.parametrize("target", ["nowhere", "itself"])
+def test_a_link_to_nothing_in_a_version_does_not_hide_the_others(
+    name: str, target: str, zoo: Path, cli: Any
+) -> None:
+    place = zoo / "versions" / "0002" / name
+    put_link(place, place if target == "itself" else zoo / "nowhere")
+    for command in (["history"], ["diff", "1", "2"]):
+        assert cli(command[0], zoo, *command[1:]).code == 0
 
 
 @pytest.mark.parametrize("name", ["version.json", "tensors.safetensors", "photos.json"])

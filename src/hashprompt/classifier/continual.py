@@ -210,10 +210,13 @@ class ContinualClassifier:
             from hashprompt.classifier.page import write_page
 
             folder = self._store.folder.resolve()
-            home = folder.with_name(f"{folder.name}-reports") if report is True else Path(report)
             pictures = confused_photos(held_out, version.info["classes"])
-            file = inside(home, f"version-{version.number:04d}.html")
+            name = f"version-{version.number:04d}.html"
             try:
+                if report is True:  # beside the folder, and as foreign as it
+                    file = inside(folder.parent, f"{folder.name}-reports", name)
+                else:
+                    file = inside(Path(report), name)
                 page = write_page(changes, pictures, file, folder.name)
             except UserError as error:  # what was learned is safe
                 warnings.warn(f"No report: {error}", stacklevel=3)

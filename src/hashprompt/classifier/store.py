@@ -180,8 +180,8 @@ class Store:
         return found
 
     def size(self, version: Version) -> int:
-        """Bytes on disk."""
-        return sum(path.stat().st_size for path in version.folder.iterdir())
+        """Bytes on disk; a link counts as itself."""
+        return sum(path.lstat().st_size for path in version.folder.iterdir())
 
     # Writing. ------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The files of a run directory."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -9,6 +9,7 @@ from hashprompt.storage.schema import (
     Accuracy,
     Count,
     Index,
+    Pair,
     Percent,
     Schema,
     Seconds,
@@ -38,6 +39,7 @@ class Protocol(Schema):
     class_order: list[Count]
     class_names: list[str]
     tasks: list[list[Count]]
+    images: list[Pair] = Field(default_factory=list)  # to train and to test, of each task
     legacy: list[str]
     keeps_images: str = ""
 
@@ -62,7 +64,6 @@ class Diagnostics(Schema):
 
     task: Index
     routing_entropy: Annotated[float, Field(ge=0)] | None = None
-    __pydantic_extra__: dict[str, Any]
 
 
 class Timing(Schema):

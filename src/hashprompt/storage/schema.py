@@ -10,14 +10,6 @@ MOST_TASKS = 10_000
 DEEPEST = 8  # lists and objects within each other, in values of which no more is known
 
 
-class Schema(BaseModel):
-    """Base of all: no value is converted, none is infinite; later versions may add fields."""
-
-    model_config = ConfigDict(
-        strict=True, extra="allow", allow_inf_nan=False, frozen=True, defer_build=True
-    )
-
-
 def _shallow(value: Any) -> Any:
     level = [value]
     for _ in range(DEEPEST):
@@ -26,6 +18,15 @@ def _shallow(value: Any) -> Any:
         if not level:
             return value
     raise ValueError(f"lists and objects are nested more than {DEEPEST} deep")
+
+
+class Schema(BaseModel):
+    """Base of all: no value is converted, none is infinite; later versions may add fields."""
+
+    model_config = ConfigDict(
+        strict=True, extra="allow", allow_inf_nan=False, frozen=True, defer_build=True
+    )
+    __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_shallow)]]
 
 
 def _rectangular(rows: list[list[Any]]) -> list[list[Any]]:

@@ -31,9 +31,9 @@ MOST_BYTES = 10**9  # of a file: so many pixels take 716 MB with four channels o
 # cut out, so that 1 × 1,000,000 pixels would become 32 × 32,000,000, which take 12 GB.
 MOST_RATIO = 100
 MOST_SCANS = 200  # of a progressive JPEG, which has ten: each goes over all pixels again
-# Memory that a pixel takes, over one of three channels: the decoder of WebP holds it twice; with
-# four channels the image is there whole beside its RGB.
-WEBP_WEIGHT, FOUR_WEIGHT = 2.0, 1.5
+PIXEL_BYTES = 5  # that a pixel may take while it is read: 447 MB for the largest image
+HELD = {"1": 1, "L": 1, "P": 1, "I;16": 2}  # bytes of a pixel in Pillow's memory; else 4
+WEBP_BYTES = 12  # that its decoder takes beside the image: two canvases and a copy
 STRIP = 1 << 22  # pixels converted at once: whole copies of a large image would take 2 GB
 BLOCK = 1 << 20  # bytes read at once
 DECODING = Budget(MOST_PIXELS)  # pixels that all threads together decode at a time
@@ -85,7 +85,7 @@ def read_image(file: ImageFile, short_side: int | None = None, upright: bool = T
             if upright and image.format in TURNABLE:
                 ImageOps.exif_transpose(image, in_place=True)
             if image.size != (width, height):
-                image = _rgb(image).resize((width, height), Image.Resampling.BICUBIC)
+                image = _plain(image).resize((width, height), Image.Resampling.BICUBIC)
             return _pixels(image)
 
 
@@ -159,9 +159,20 @@ def _image_of(file: ImageFile) -> Iterator[Image.Image]:
 
 
 def _weight(image: Image.Image) -> float:
+    """How many pixels of an ordinary image take as much memory as one of this."""
+    return max(1.0, _bytes_a_pixel(image) / PIXEL_BYTES)
+
+
+def _bytes_a_pixel(image: Image.Image) -> float:
+    """Bytes that a pixel takes when it takes most: as it is stored, beside what `_plain` makes."""
+    held, plain = HELD.get(image.mode, 4), _plain_mode(image)
+    most = held if image.mode == plain else held + HELD.get(plain, 4)
     if image.format == "WEBP":
-        return WEBP_WEIGHT
-    return FOUR_WEIGHT if len(image.getbands()) > 3 else 1.0
+        return most + WEBP_BYTES
+    # A progressive JPEG is kept whole, two bytes for each of its own samples, until it is decoded.
+    layers = getattr(image, "layer", []) if image.info.get("progressive") else []
+    samples = [across * down for _, across, down, _ in layers]
+    return max(most, 2 * sum(samples) / max(samples, default=1))
 
 
 def _too_many_scans(image: Image.Image, content: BinaryIO) -> str:
@@ -209,23 +220,27 @@ def _pixels(image: Image.Image) -> Tensor:
     """(3, H, W) uint8 of an image in any mode."""
     strips = _strips(image)
     if len(strips) == 1:
-        return torch.from_numpy(np.array(_to_rgb(image))).permute(2, 0, 1).contiguous()
+        return torch.from_numpy(np.array(_converted(image))).permute(2, 0, 1).contiguous()
     pixels = torch.empty(3, image.height, image.width, dtype=torch.uint8)
     for box in strips:
-        strip = np.array(_to_rgb(image.crop(box)))
+        strip = np.array(_converted(image.crop(box)))
         pixels[:, box[1] : box[3]] = torch.from_numpy(strip).permute(2, 0, 1)
     return pixels
 
 
-def _rgb(image: Image.Image) -> Image.Image:
-    """An image in any mode as RGB."""
-    strips = _strips(image)
-    if len(strips) == 1 or image.mode == "RGB":
-        return _to_rgb(image)
-    rgb = Image.new("RGB", image.size)
+def _plain(image: Image.Image) -> Image.Image:
+    """An image in any mode as RGB, or as grey, which takes a quarter of the memory."""
+    mode, strips = _plain_mode(image), _strips(image)
+    if len(strips) == 1 or image.mode == mode:
+        return _converted(image, mode)
+    plain = Image.new(mode, image.size)
     for box in strips:
-        rgb.paste(_to_rgb(image.crop(box)), box)
-    return rgb
+        plain.paste(_converted(image.crop(box), mode), box)
+    return plain
+
+
+def _plain_mode(image: Image.Image) -> str:
+    return "L" if image.mode in ("1", "L", "LA") or image.mode.startswith("I") else "RGB"
 
 
 def _strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
@@ -235,9 +250,9 @@ def _strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
     return [(0, top, width, min(top + rows, height)) for top in range(0, height, rows)]
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def _converted(image: Image.Image, mode: str = "RGB") -> Image.Image:
     if image.mode.startswith("I"):  # 16 bits: Pillow's own conversion would cut off at 255
-        values = np.asarray(image).astype(np.int64)
+        values = np.asarray(image).astype(np.int32)
         if values.min() < 0 or values.max() > 65535:
             raise ValueError("pixels of 32 bits are not read; save it with 8 or 16")
         image = Image.fromarray(((values + 128) // 257).astype(np.uint8))
@@ -245,4 +260,4 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         raise ValueError("floating-point pixels are not read; save it with 8 or 16 bits")
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
-    return image if image.mode == "RGB" else image.convert("RGB")
+    return image if image.mode == mode else image.convert(mode)

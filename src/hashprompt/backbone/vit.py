@@ -137,11 +137,11 @@ class Backbone(nn.Module):
             x = run_block(block, x, inject, index, cls_only)
             if extra is not None and not inject.keep_tokens:
                 x = x[:, :length]
-        # The graph tells a training pass from an evaluation pass.
-        self.passes[f"{inject.kind}+grad" if x.requires_grad else inject.kind] += len(tokens)
         if read != "all":
             x = x[:, 0] if read == "cls" else x[:, length:]
         x = edited(inject, "norm", x, self.vit.norm(x)) if norm else x
+        # The graph tells a training pass from an evaluation pass.
+        self.passes[f"{inject.kind}+grad" if x.requires_grad else inject.kind] += len(tokens)
         return x.mean(1) if read == "tokens" else x
 
     def forward(self, images: Tensor, inject: Injection | None = None) -> Tensor:
@@ -165,9 +165,10 @@ class Backbone(nn.Module):
         """Where a parameter is held, and its name there."""
         path, _, leaf = name.rpartition(".")
         try:
-            return self.vit.get_submodule(path)._parameters, leaf
+            self.vit.get_parameter(name)
         except AttributeError as error:
             raise UserError(f"This backbone has no parameter `{name}`.") from error
+        return self.vit.get_submodule(path)._parameters, leaf
 
     def _check(self, inject: Injection) -> None:
         wrong = sorted(i for i in inject.blocks if not 0 <= i < self.depth)

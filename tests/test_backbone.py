@@ -104,8 +104,11 @@ def test_adapters_stand_beside_the_mlp_and_after_the_block() -> None:
     x, beside, behind = torch.randn(2, 7, 24), torch.randn(24, 24), torch.randn(24, 24)
     mid = x + block.attn(block.norm1(x))
     expected = (mid + block.mlp(block.norm2(mid)) + mid @ beside) @ behind
-    inject = Injection(adapters={0: lambda u: u @ beside}, after={0: lambda y: y @ behind})
-    torch.testing.assert_close(run_block(block, x, inject, 0), expected)
+    edits = {
+        "blocks.0.mlp": lambda u, out: out + u @ beside,
+        "blocks.0": lambda _, out: out @ behind,
+    }
+    torch.testing.assert_close(run_block(block, x, Injection(edits=edits), 0), expected)
 
 
 @torch.no_grad()

@@ -146,12 +146,12 @@ class Backbone(nn.Module):
             x = run_block(self.vit.blocks[index], x, inject, index, cls_only)
             if extra is not None and not inject.keep_tokens:
                 x = x[:, :length]
-        # The graph tells a training pass from an evaluation pass.
-        if 0 in blocks:
-            self.passes[f"{inject.kind}+grad" if x.requires_grad else inject.kind] += len(tokens)
         if read != "all":
             x = x[:, 0] if read == "cls" else x[:, length:]
         x = edited(inject, "norm", x, self.vit.norm(x)) if norm else x
+        if 0 in blocks:
+            # The graph tells a training pass from an evaluation pass.
+            self.passes[f"{inject.kind}+grad" if x.requires_grad else inject.kind] += len(tokens)
         return x.mean(1) if read == "tokens" else x
 
     def forward(self, images: Tensor, inject: Injection | None = None) -> Tensor:

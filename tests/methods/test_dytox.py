@@ -24,6 +24,7 @@ QKV = "blocks.{}.attn.qkv.weight"
 
 def make(**options: Any) -> DyTox:
     defaults = {"batch_size": 256, "lr": 0.01, "finetuning_lr": 0.01, "buffer_per_class": 2}
+    options = {"keep_cls": False, **options}
     return DyTox(DyToxConfig(**{**defaults, **options}), small_backbone())
 
 
@@ -64,14 +65,15 @@ def begun(*classes: tuple[int, ...]) -> tuple[DyTox, VitTask]:
 
 
 def slow_embedding(method: DyTox, image: Tensor, network: dict[str, Tensor], task: int) -> Tensor:
-    """timm's blocks one after the other; the token in the place of CLS before the last."""
+    """timm's blocks one after the other; before the last the token joins CLS, or replaces it."""
     vit = copy.deepcopy(method.backbone.vit)
     for name in method.vit.names:
         vit.get_parameter(name).data = network[name].detach()
     x = vit._pos_embed(vit.patch_embed(image[None]))
     for block in vit.blocks[:-1]:
         x = block(x)
-    x = torch.cat((network["tokens"][task].detach()[None, None], x[:, 1:]), dim=1)
+    kept = x[:, :1] if method.config.keep_cls else 0
+    x = torch.cat((network["tokens"][task].detach()[None, None] + kept, x[:, 1:]), dim=1)
     return vit.blocks[-1](x)[0, 0]
 
 
@@ -106,8 +108,10 @@ def slow_kd(found: list[float], wanted: list[float]) -> float:
 # The network. --------------------------------------------------------------------------------
 
 
-def test_embeddings_are_what_the_last_block_says_to_each_token() -> None:
+@pytest.mark.parametrize("keep_cls", [False, True])
+def test_embeddings_are_what_the_last_block_says_to_each_token(keep_cls: bool) -> None:
     method, task = begun((0, 1), (2, 3, 4))
+    method.config = method.config.model_copy(update={"keep_cls": keep_cls})
     network = method.network()
     found = method.embeddings(task.images[:3], network)
     assert found.shape == (3, 2, DIM)
@@ -146,6 +150,15 @@ def test_the_encoder_runs_once_however_many_tokens_there_are() -> None:
     with torch.no_grad():
         method.predict(task.images)
     assert dict(method.backbone.passes) == {"whole": len(task.images)}
+
+
+@torch.no_grad()
+def test_with_a_token_of_zeros_it_is_the_vit_itself() -> None:
+    method, task = make(keep_cls=True), VitTask(0, (0, 1))
+    method.begin_task(task)
+    method.tokens.data.zero_()
+    found = method.embeddings(task.images, method.network())[:, 0]
+    close(method.backbone.vit.norm(found), method.backbone(task.images), rtol=1e-4, atol=1e-5)
 
 
 # Losses. -------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """DyTox: a shared encoder, and one block that looks at the patches with the token of each task.
 
 Douillard et al., CVPR 2022. Theirs is a small transformer from scratch; here all blocks of the ViT
-but the last are the encoder, and the last is the task-attention block (TAB).
+but the last are the encoder, and the last is the task-attention block (TAB). It has learned to ask
+with the class token of each image, so a task's token is added to that (`keep_cls`); theirs stands
+alone.
 """
 
 from collections.abc import Mapping
@@ -79,10 +81,10 @@ class DyTox(Rehearsal):
         encode = self.backbone.encode
         with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen_encoder):
             x = self.backbone.embed(images, inject)
-            patches = encode(x, inject, norm=False, read="all", blocks=self.encoder)[:, 1:]
-        sequences = (
-            torch.cat((token.expand(len(images), 1, -1), patches), 1) for token in network["tokens"]
-        )
+            x = encode(x, inject, norm=False, read="all", blocks=self.encoder)
+        cls, patches = x[:, :1], x[:, 1:]
+        start = cls if self.config.keep_cls else torch.zeros_like(cls)
+        sequences = (torch.cat((start + token, patches), 1) for token in network["tokens"])
         seen = [encode(each, inject, norm=False, blocks=self.tab) for each in sequences]
         return torch.stack(seen, dim=1)
 

@@ -16,6 +16,11 @@ class DyToxConfig(RehearsalConfig):
     optimizer: Literal["adam", "sgd"] = Field("adam", description="sgd has momentum 0.9")
     schedule: Schedule = Field("cosine", description="of the rate")
     clip: float | None = Field(None, gt=0, description="largest gradient norm")
+    keep_cls: bool = Field(
+        True,
+        description="whether a task's token is added to the encoder's class token; else it stands "
+        "in its place, as in the paper, whose network is not pre-trained",
+    )
     divergence: float = Field(0.1, ge=0, description="weight of the divergence head's loss")
     finetuning_epochs: int = Field(
         20, ge=1, le=1_000_000, description="epochs on the memory alone, with a frozen encoder"

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +261,31 @@ def test_threads_share_a_budget_and_none_waits_for_ever() -> None:
     assert not any(thread.is_alive() for thread in threads)
     assert most[0] <= 10
     assert budget.left == 10
+
+
+@pytest.mark.parametrize("short_side", [None, 4])
+def test_the_memory_of_an_image_is_free_before_its_budget_is(
+    short_side: int | None, tmp_path: Path, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Image.Image] = []
+    open_image = Image.open
+
+    def remember(*args: Any, **options: Any) -> Image.Image:
+        opened.append(open_image(*args, **options))
+        return opened[-1]
+
+    class Watched(Budget):
+        @contextmanager
+        def taken(self, amount: int) -> Iterator[None]:
+            yield
+            with pytest.raises(ValueError, match="closed image"):
+                opened[-1].getpixel((0, 0))
+
+    photo = write(tmp_path / "a.png", width=40, height=30)
+    monkeypatch.setattr(Image, "open", remember)
+    monkeypatch.setattr(images, "DECODING", Watched(1))
+    assert read_image(photo, short_side).shape[0] == 3
+    assert len(opened) == 1
 
 
 def test_an_image_that_fails_gives_its_budget_back(hostile: Path) -> None:

@@ -7,7 +7,7 @@ frame is taken, and a file that is broken, empty, huge, endless or no image rais
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -81,7 +81,7 @@ def read_image(file: ImageFile, short_side: int | None = None, upright: bool = T
             image.draft("", (2 * short_side, 2 * short_side))  # a JPEG can be decoded at a fraction
             if not image.info.get("progressive"):  # which is kept whole all the same
                 pixels = int(_weight(image) * image.width * image.height)
-        with DECODING.taken(pixels):
+        with DECODING.taken(pixels), closing(image):  # its memory is free before others begin
             if upright and image.format in TURNABLE:
                 ImageOps.exif_transpose(image, in_place=True)
             if image.size != (width, height):

@@ -13,11 +13,14 @@ help: ## list the targets
 demo: $(READY) ## learn the embedded glyph stream with Hash and write a report
 	@$(BIN)/hashprompt run --method hash --stream glyphs --out runs/demo --overwrite
 
+# Two workers of one thread each: with more threads they wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadgroup
+
 test: lint ## check style and types, run the tests
-	@$(BIN)/pytest -q -n 2 --dist loadgroup
+	@$(PYTEST)
 
 test-slow: $(READY) ## run the long suites
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m slow
+	@$(PYTEST) -m slow
 
 lint: $(READY) ## check style and types
 	@$(BIN)/ruff check -q

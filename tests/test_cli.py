@@ -208,7 +208,7 @@ def test_a_file_of_ones_own_that_cannot_be_imported_is_named(
 def test_an_unknown_method_is_not_listed(cli: Any) -> None:
     outcome = cli("methods", "hsah")
     assert outcome.code == 1
-    assert "Did you mean `hash`?" in outcome.said
+    assert "Did you mean `hash`" in outcome.said
 
 
 def test_streams_lists_every_stream(cli: Any) -> None:

@@ -73,7 +73,7 @@ def test_what_cannot_be_checked_is_said(cli: Any, tmp_path: Path) -> None:
         ((), "Say what to check"),
         ((tmp_path / "none.py",), "cannot be imported"),
         ((empty,), "registers no method"),
-        (("hsah",), "Did you mean `hash`?"),
+        (("hsah",), "Did you mean `hash`"),
     ):
         outcome = cli("methods", "check", *arguments)
         assert outcome.code == 1

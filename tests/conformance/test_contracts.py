@@ -1,6 +1,7 @@
 """The contracts of every registered method, checked on the nano ViT over a small stream."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -26,8 +27,9 @@ def cases() -> list[Any]:
 
 
 @pytest.fixture(scope="module", params=cases())
-def example(request: pytest.FixtureRequest) -> Example:
-    return Example(*request.param, options=MORE.get(request.param[0]))
+def example(request: pytest.FixtureRequest) -> Iterator[Example]:
+    yield Example(*request.param, options=MORE.get(request.param[0]))
+    gc.collect()  # of examples before: their parts know each other, and a ViT in each is much
 
 
 @pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: contract.__name__)

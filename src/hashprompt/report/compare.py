@@ -58,14 +58,14 @@ class Row:
     seeds: tuple[int | None, ...]
     metrics: dict[str, Stat | None]  # FAA, CAA, FM, task inference
     parameters: float | None  # prompts, routers and trained weights of the ViT
-    numbers: float | None  # all that is stored, the frozen ViT aside
-    keeps_images: str  # in words; empty if it keeps none
-    images: float  # that are stored
-    image_bytes: float
     seconds: float | None
     passes: float | None  # with gradient, in images
     curve: dict[int, Stat]  # task index -> A_t
     differs: tuple[str, ...]
+    numbers: float | None = None  # all that is stored, the frozen ViT aside
+    keeps_images: str = ""  # in words; empty if it keeps none
+    images: float = 0  # that are stored
+    image_bytes: float = 0
 
     @property
     def stored_bytes(self) -> float:

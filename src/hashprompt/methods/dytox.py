@@ -123,6 +123,7 @@ class DyTox(Rehearsal):
             epochs=self.config.finetuning_epochs,
             draw=self.draw,
             optimizer=self.config.optimizer,
+            schedule=self.config.schedule,
             clip=self.config.clip,
         )
         return [train, keep, finetune]

@@ -1,6 +1,10 @@
 """Our training step and evaluation over a plain timm forward of the same ViT and batch.
 
     python benchmarks/speed.py [--backbone nano] [--image-size 32] [--batch 64] [--rounds 9]
+    python benchmarks/speed.py --sites [--image-size 112] [--batch 64] [--rounds 9]
+
+With `--sites`: a training step of LoRA, adapters and SSF through our sites over the same step
+written with hooks on timm's own modules, on a ViT-Ti with random weights.
 
 Rounds alternate between the things measured, so that a noisy machine hits all of them alike; what
 is printed are medians of ratios.
@@ -10,14 +14,24 @@ import argparse
 import time
 from collections.abc import Callable
 from statistics import median
+from typing import Any
 
+import timm
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from hashprompt.backbone import Backbone, load_backbone
+from hashprompt.backbone import Backbone, Injection, load_backbone
 from hashprompt.checks.steps import train_step
 from hashprompt.engine.optimization import make_optimizer
 from hashprompt.methods.base import Batch
 from hashprompt.methods.hash import Hash, HashConfig
+from hashprompt.parts.adapters import Adapters
+from hashprompt.parts.lora import low_rank
+from hashprompt.parts.ssf import ScaleShift
+
+Hook = Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]
+Site = tuple[Callable[[], Injection], dict[str, Hook], list[nn.Parameter]]
 
 
 class OneTask:
@@ -57,13 +71,107 @@ def learner(backbone: Backbone, device: torch.device) -> tuple[Hash, OneTask]:
     return method, task
 
 
+# Sites: each as (what our backbone is given, hooks on timm's modules, what is trained). ---------
+
+
+def lora(backbone: Backbone, rank: int = 4) -> Site:
+    vit: Any = backbone.vit
+    named = {
+        f"blocks.{i}.{layer}": vit.blocks[i].get_submodule(layer)
+        for i in range(backbone.depth)
+        for layer in ("attn.qkv", "mlp.fc1", "mlp.fc2")
+    }
+    factors = {
+        name: (
+            nn.Parameter(torch.randn(rank, linear.in_features)),
+            nn.Parameter(torch.zeros(linear.out_features, rank)),
+        )
+        for name, linear in named.items()
+    }
+
+    def hook(a: Tensor, b: Tensor) -> Hook:
+        return lambda _, given, out: out + F.linear(F.linear(given[0], a), b)
+
+    hooks = {name: hook(a, b) for name, (a, b) in factors.items()}
+    trained = [each for pair in factors.values() for each in pair]
+    return lambda: Injection(edits=low_rank(factors)), hooks, trained
+
+
+def adapters(backbone: Backbone, width: int = 64) -> Site:
+    ours, dim = Adapters(backbone, width), backbone.dim
+    theirs = [
+        nn.Sequential(nn.Linear(dim, width), nn.ReLU(), nn.Linear(width, dim))
+        for _ in range(backbone.depth)
+    ]
+    entered: list[Tensor] = []  # what the MLP's norm reads, which its branch is given
+
+    def read(_: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> Tensor:
+        entered[:] = [given[0]]
+        return out
+
+    def add(beside: nn.Module) -> Hook:
+        return lambda _, given, out: out + 0.1 * beside(entered[0])
+
+    hooks: dict[str, Hook] = {f"blocks.{i}.norm2": read for i in range(backbone.depth)}
+    hooks |= {f"blocks.{i}.mlp": add(beside) for i, beside in enumerate(theirs)}
+    trained = [*ours.parameters(), *(p for beside in theirs for p in beside.parameters())]
+    return ours.inject, hooks, trained
+
+
+def ssf(backbone: Backbone) -> Site:
+    ours = ScaleShift(backbone)
+    theirs = [(nn.Parameter(torch.ones(n)), nn.Parameter(torch.zeros(n))) for n in ours.widths]
+
+    def hook(scale: Tensor, shift: Tensor) -> Hook:
+        return lambda _, given, out: out * scale + shift
+
+    hooks = {name: hook(*pair) for name, pair in zip(ours.layers, theirs, strict=True)}
+    return ours.inject, hooks, [*ours.parameters(), *(p for pair in theirs for p in pair)]
+
+
+def compare_sites(size: int, batch: int, rounds: int) -> None:
+    """Training steps through our sites over those with hooks in timm."""
+    print(f"ViT-Ti, {size} px, batch {batch}\n| sites | ÷ hooks in timm (median) |\n|---|---|")
+    for make in (lora, adapters, ssf):
+        torch.manual_seed(0)
+        backbone = Backbone(timm.create_model("vit_tiny_patch16_224", img_size=size, num_classes=0))
+        hooked = timm.create_model("vit_tiny_patch16_224", img_size=size, num_classes=0)
+        hooked.requires_grad_(False).eval()
+        inject, hooks, trained = make(backbone)
+        for name, hook in hooks.items():
+            hooked.get_submodule(name).register_forward_hook(hook)
+        images = torch.randn(batch, 3, size, size)
+        optimizer = torch.optim.SGD(trained, 1e-3)
+
+        def step(features: Callable[[], Tensor], optimizer: Any = optimizer) -> None:
+            optimizer.zero_grad()
+            features().square().mean().backward()
+            optimizer.step()
+
+        def ours(backbone: Any = backbone, inject: Any = inject, images: Any = images) -> Tensor:
+            return backbone(images, inject())
+
+        def theirs(hooked: Any = hooked, images: Any = images) -> Tensor:
+            return hooked.forward_features(images)[:, 0]
+
+        ratios = []
+        for _ in range(rounds + 1):  # the first warms up
+            direct = seconds(lambda: step(theirs))
+            ratios.append(seconds(lambda: step(ours)) / direct)
+        print(f"| {make.__name__} | {median(ratios[1:]):.2f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backbone", default="nano")
     parser.add_argument("--image-size", type=int)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--sites", action="store_true")
     args = parser.parse_args()
+    if args.sites:
+        compare_sites(args.image_size or 112, args.batch, args.rounds)
+        return
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     loaded = load_backbone(args.backbone, args.image_size)
     backbone = loaded.model.to(device)

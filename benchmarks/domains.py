@@ -15,8 +15,8 @@ from typing import Any
 
 from tables import COLUMNS, Variant, is_finished, print_table, run_one, slug
 
-# Rates as on the CIFAR-100 pack (benchmarks/rates.py). A kept image in each step beside every new one
-# doubles the passes, so half the epochs; DER++ replays half as many twice, Co²L sees all twice.
+# Rates as on the CIFAR-100 pack (benchmarks/rates.py). A kept image in each step beside every new
+# one doubles the passes, so half the epochs; DER++ replays half as many twice, Co²L sees all twice.
 WHOLE = {"lr": 0.03}
 BUFFER = {"buffer_per_class": 10}
 REPLAY = {**WHOLE, **BUFFER, "epochs": 2}

@@ -241,12 +241,14 @@ def test_finetuning_trains_all_but_the_encoder() -> None:
     assert (train.name, memory.name, finetune.name) == ("train", "memory", "finetune")
     take_phase(memory, task)
     before = state(method)
+    method.zero_grad()
     take_phase(finetune, task)
     after = state(method)
     last = f"blocks.{DEPTH - 1}."
-    for name in method.vit.names:
+    for name, value in method.vit.tensors().items():
         moved = not torch.equal(after[name], before[name])
         assert moved == name.startswith(last), name
+        assert (value.grad is not None) == moved  # no gradient is computed in vain
     for name in ("tokens", "norm_scale", "norm_shift", "head.weight", "head.bias"):
         assert (after[name] != before[name]).flatten(1 if after[name].ndim > 1 else 0).any()
         assert (after[name][:1] != before[name][:1]).any()  # old ones too
@@ -285,33 +287,31 @@ def test_finetuning_has_its_own_rate_and_sees_each_kept_image_once_an_epoch() ->
 # Memory. -------------------------------------------------------------------------------------
 
 
-def slow_herding(features: np.ndarray, count: int) -> list[int]:
-    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
-    mean, chosen = unit.mean(0), []
-    for _ in range(count):
-        left = [row for row in range(len(unit)) if row not in chosen]
-        error = [np.linalg.norm(mean - unit[[*chosen, row]].mean(0)) for row in left]
-        chosen.append(left[int(np.argmin(error))])
-    return chosen
-
-
-def test_images_are_kept_by_herding_on_the_embeddings_of_all_tokens() -> None:
+def test_images_are_kept_by_herding_on_the_embeddings_of_all_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     method, task = begun((0, 1), (2, 3))
+    herded: list[Tensor] = []
+    order = torch.tensor([5, 0, 3, 2, 1, 4])
+
+    def herding(features: Tensor, labels: Tensor) -> Tensor:
+        herded.extend((features, labels))
+        return order
+
+    monkeypatch.setattr("hashprompt.methods.dytox.herding_order", herding)
     take_phase(method.phases(task)[1], task)
     network = method.network()
-    for label in (2, 3):
-        rows = (task.labels == label).nonzero()[:, 0]
-        both = [
-            torch.cat([slow_embedding(method, task.images[row], network, t) for t in (0, 1)])
-            for row in rows
-        ]
-        chosen = rows[slow_herding(torch.stack(both).numpy(), 2)]
-        kept = method.memory.images[method.memory.labels == label]
-        assert {image.sum().item() for image in kept} == {
-            image.sum().item() for image in task.pixels[chosen]
-        }
-    assert method.images_stored() == 8
+    expected = [
+        torch.cat([slow_embedding(method, image, network, t) for t in (0, 1)])
+        for image in task.images
+    ]
+    close(herded[0], torch.stack(expected), rtol=1e-4, atol=1e-5)
+    assert torch.equal(herded[1], task.labels)
+    # Labels are 2, 3, 2, 3, 2, 3: the first two of each class in that order.
+    new = method.memory.images[method.memory.tasks == 1]
+    assert torch.equal(new, task.pixels[[5, 0, 3, 2]])
     assert method.memory.labels.bincount().tolist() == [2, 2, 2, 2]
+    assert method.images_stored() == 8
 
 
 def test_a_memory_too_small_for_every_class_still_learns() -> None:

@@ -273,9 +273,9 @@ def test_the_loss_of_finetuning_by_hand() -> None:
 def test_finetuning_has_its_own_rate_and_sees_each_kept_image_once_an_epoch() -> None:
     method, task = begun((0, 1), (2, 3))
     take_phase(method.phases(task)[1], task)
-    method.config = DyToxConfig(batch_size=3, lr=0.1, finetuning_lr=0.02, buffer_per_class=2)
+    method.config = DyToxConfig(batch_size=3, lr=0.1, finetuning_lr=0.02, head_lr_scale=5)
     finetune = method.phases(task)[2]
-    assert [group.lr for group in finetune.groups] == [pytest.approx(0.02 * 3 / 256)]
+    assert [group.lr for group in finetune.groups] == pytest.approx([0.06 / 256, 0.3 / 256])
     assert finetune.draw is not None
     batches = finetune.draw()
     assert [len(batch.labels) for batch in batches] == [3, 3, 2]

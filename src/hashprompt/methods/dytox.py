@@ -116,10 +116,14 @@ class DyTox(Rehearsal):
             return [train, keep]
         block = f"blocks.{self.tab.start}."
         tab = [value for name, value in self.vit.tensors().items() if name.startswith(block)]
+        rate = self.config.finetuning_rate()
         finetune = Phase(
             "finetune",
             step=lambda batch: self.finetuning_losses(batch, task),
-            groups=[ParamGroup((*tab, *heads), self.config.finetuning_rate())],
+            groups=[
+                ParamGroup(tuple(tab), rate),
+                ParamGroup(tuple(heads), rate * self.config.head_lr_scale),
+            ],
             epochs=self.config.finetuning_epochs,
             draw=self.draw,
             optimizer=self.config.optimizer,

@@ -23,7 +23,7 @@ def row(name: str, accuracy: float, parameters: float, curve: list[float]) -> Ro
     """A method with one run."""
     metrics: dict[str, Stat | None] = {"FAA": Stat(accuracy, None)}
     stats = {task: Stat(value, None) for task, value in enumerate(curve)}
-    return Row(name, "", {}, (0,), metrics, parameters, None, None, stats, ())
+    return Row(name, "", {}, (0,), metrics, parameters, None, None, stats, (), numbers=parameters)
 
 
 def second_order() -> list[Row]:

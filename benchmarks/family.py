@@ -69,7 +69,8 @@ FAMILY: dict[str, Variant] = {
 # 50 tokens. Rates (times batch/256) and CPG's temperature were chosen among two or three on
 # held-out training images of two small tasks; docs/results/family.md has the numbers.
 KEYED = {"lr": 0.2, "head_lr_scale": 0.05}  # keys need a high rate, the head a low one
-REAL: dict[str, dict[str, Any]] = {
+KEEPING = {"buffer_per_class": 10}
+REAL: dict[str, dict[str, Any]] = {  # by method, or by variant where two of one method differ
     "l2p": {"lr": 0.01, "head_lr_scale": 1.0, "prompt_length": 4},
     "dualprompt": {**KEYED, "general_length": 2},
     "s-prompt-plus": KEYED,
@@ -84,16 +85,34 @@ REAL: dict[str, dict[str, Any]] = {
     "ranpac": {"lr": 0.01, "projection": 2000},
     "ease": {"lr": 0.2, "adapter_width": 16},
     # The head alone learns for four epochs of each task but the first.
-    "lae": {"lr": 0.03, "epochs": 7, "head_epochs": 4, "ema_decay": 0.99},
-    "inflora": {"lr": 0.003, "rank": 10, "energy": 0.98, "expected_tasks": 5},
+    "lae": {"lr": 0.01, "epochs": 7, "head_epochs": 4, "ema_decay": 0.99},
+    "inflora": {"lr": 0.001, "rank": 10, "energy": 0.98, "expected_tasks": 5},
     "c-ada": {"lr": 0.003, "attention_width": 16, "mlp_width": 8},
-    "macil": {"lr": 0.03, "first_epochs": 8, "rank": 16},
-    "slca": {"lr": 3e-4, "head_lr_scale": 33.0, "align_lr": 0.05, "decay_at": 0.8},
-    "slca-plus": {"lr": 0.003, "first_lr": 0.0075, "head_lr_scale": 3.3, "align_lr": 0.05},
+    "macil": {"lr": 0.1, "first_epochs": 8, "rank": 16},
+    "slca": {"lr": 1e-4, "head_lr_scale": 100.0, "align_lr": 0.05, "decay_at": 0.8},
+    "slca-plus": {"lr": 0.001, "first_lr": 0.0025, "head_lr_scale": 10.0, "align_lr": 0.05},
     "sldc": {"lr": 0.001, "operator_steps": 100, "align_samples": 256, "align_lr": 0.002},
+    "aper": {"lr": 0.05, "adapter_width": 16},
+    "fsa": {"lr": 1e-4, "dropout": 0.1},
+    "lwf": {"lr": 0.03},
+    "ewc": {"lr": 0.03, "fisher_images": 200},
     # A kept image in each step beside every new one, so half the epochs.
-    **{name: {"lr": 0.03, "epochs": 4, "buffer_per_class": 10} for name in ("er", "derpp", "bic")},
-    **{name: {"lr": 0.01} for name in ("ewc", "lwf")},
+    "er": {**KEEPING, "lr": 0.03, "epochs": 4},
+    "derpp": {**KEEPING, "lr": 0.03, "epochs": 4, "replay_batch": 32},
+    "bic": {**KEEPING, "lr": 0.03, "epochs": 4},
+    # Its few images are learned anew after every task; these epochs make the same number of passes.
+    "gdumb": {**KEEPING, "lr": 0.01, "epochs": 16, "batch_size": 16},
+    "co2l": {**KEEPING, "lr": 0.03, "epochs": 3, "classifier_epochs": 8},  # two views an image
+    "dytox": {
+        **KEEPING,
+        **{"lr": 4e-4, "head_lr_scale": 50.0, "epochs": 4},
+        **{"finetuning_lr": 2e-4, "finetuning_epochs": 5},
+    },
+    "L2P, buffer": {
+        **KEEPING,
+        **{"lr": 0.01, "epochs": 4, "prompt_length": 4, "head_input": "cls"},
+    },
+    "convprompt": {"lr": 0.02, "layers": (1, 2, 3, 4, 5, 6, 7), "prompt_length": 8},
     "ovor": {"lr": 0.003, "prompt_lengths": (2, 2, 8, 8, 8), "epochs": 6, "outlier_epochs": 2},
 }
 DISCRIMINANT = {"tii": "discriminant", "align": "discriminant"}
@@ -109,7 +128,7 @@ def variants(what: str) -> dict[str, Variant]:
     """The family with the options that suit a stream."""
     if what == "embedded":
         return FAMILY
-    return {n: (m, p, {**REAL.get(m, {}), **o}) for n, (m, p, o) in FAMILY.items()}
+    return {n: (m, p, {**REAL.get(n, REAL.get(m, {})), **o}) for n, (m, p, o) in FAMILY.items()}
 
 
 def ask_again(run: Path) -> dict[str, float | None]:

@@ -17,18 +17,34 @@ from hashprompt.storage.files import as_given, write_atomically
 
 TRIED: dict[str, list[dict[str, Any]]] = {
     "ER": [{"lr": lr} for lr in (0.01, 0.03, 0.1)],
-    "LwF": [{"lr": lr} for lr in (0.003, 0.01, 0.03)],
-    "EASE": [{"lr": lr} for lr in (0.05, 0.2)],
-    "LAE, adapter": [{"lr": 0.01}, {"lr": 0.03}, {"lr": 0.03, "ema_decay": 0.9999}],
-    "InfLoRA": [{"lr": lr} for lr in (0.001, 0.003, 0.01)],
-    "C-ADA": [{"lr": lr} for lr in (0.003, 0.01)],
-    "MACIL": [{"lr": lr} for lr in (0.03, 0.1)],
+    "LwF": [{"lr": lr} for lr in (0.003, 0.01, 0.03, 0.1)],
+    "EASE": [{"lr": lr} for lr in (0.05, 0.2, 0.5)],
+    "LAE, adapter": [
+        *({"lr": lr} for lr in (0.003, 0.01, 0.03)),
+        {"lr": 0.03, "ema_decay": 0.9999},
+    ],
+    "InfLoRA": [{"lr": lr} for lr in (0.0003, 0.001, 0.003, 0.01)],
+    "C-ADA": [{"lr": lr} for lr in (0.001, 0.003, 0.01)],
+    "MACIL": [{"lr": lr} for lr in (0.03, 0.1, 0.3)],
     "SLCA": [{"lr": lr, "head_lr_scale": 0.01 / lr} for lr in (1e-4, 3e-4, 1e-3)],
     "SLCA++": [
-        {"lr": lr, "first_lr": 2.5 * lr, "head_lr_scale": 0.01 / lr} for lr in (0.001, 0.003, 0.01)
+        {"lr": lr, "first_lr": 2.5 * lr, "head_lr_scale": 0.01 / lr}
+        for lr in (3e-4, 0.001, 0.003, 0.01)
     ],
     "SLDC": [{"lr": lr} for lr in (3e-4, 1e-3, 3e-3)],
-    "APER, adapter": [{"lr": lr} for lr in (0.01, 0.05)],
+    "APER, adapter": [{"lr": lr} for lr in (0.01, 0.05, 0.2)],
+    "APER, SSF": [{"lr": lr} for lr in (0.01, 0.05, 0.2)],
+    "APER, VPT-Deep": [{"lr": lr} for lr in (0.01, 0.05, 0.2)],
+    "FSA": [{"lr": lr} for lr in (3e-5, 1e-4, 3e-4, 1e-3)],
+    "Linear probe": [{"l2": l2} for l2 in (0.1, 1.0, 10.0, 100.0)],
+    "EWC": [{"lr": 0.01}, {"lr": 0.03}, {"lr": 0.03, "penalty": 1e4}],
+    "DER++": [{"lr": 0.03}, {"lr": 0.03, "logit_weight": 1.0, "replay_weight": 1.0}],
+    "GDumb": [{"lr": 0.005}, {"lr": 0.01}, {"lr": 0.05}, {"lr": 0.01, "cutmix": 0.0}],
+    "BiC": [{"lr": 0.03}, {"lr": 0.03, "held_out": 0.3}],
+    "Co²L": [{"lr": lr, "temperature": t} for lr, t in ((0.03, 0.5), (0.1, 0.5), (0.03, 0.1))],
+    "DyTox": [{"lr": lr, "finetuning_lr": lr / 2} for lr in (2e-4, 4e-4, 1e-3)],
+    "L2P, buffer": [{"lr": lr} for lr in (0.005, 0.02)],
+    "ConvPrompt": [{"lr": lr} for lr in (0.005, 0.02, 0.05)],
     "OVOR": [{"lr": 0.003}, {"lr": 0.01}],
     "SMoPE": [
         *({"lr": lr} for lr in (0.005, 0.025, 0.1)),

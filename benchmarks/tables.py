@@ -144,7 +144,7 @@ def arguments(about: str) -> argparse.Namespace:
     parser.add_argument("--weights", type=Path, help="ViT-Ti weights")
     parser.add_argument("--runs", type=Path, default=Path("runs/tables"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--only", nargs="+", help="variants whose name holds one of these words")
+    parser.add_argument("--only", nargs="+", help="variants, or words in their names")
     parser.add_argument("--holdout", type=float, default=0.0, help="choose on training images")
     parser.add_argument("--finished", action="store_true", help="run nothing, show what is there")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
@@ -159,7 +159,8 @@ def arguments(about: str) -> argparse.Namespace:
 
 def run_all(args: argparse.Namespace, variants: dict[str, Variant]) -> dict[str, list[Path]]:
     """Run what --only names of the variants with every seed; their finished run directories."""
-    names = [n for n in variants if not args.only or any(word in n for word in args.only)]
+    words = args.only or [""]
+    names = [n for n in variants if any(n == w if w in variants else w in n for w in words)]
     folders = {(n, s): args.runs / args.what / f"{slug(n)}-{s}" for s in args.seeds for n in names}
     if not args.finished:
         jobs = [(settings_of(args, variants[n], s), str(f)) for (n, s), f in folders.items()]

@@ -8,6 +8,7 @@ from hashprompt.errors import UserError
 if TYPE_CHECKING:
     from hashprompt.benchmark import Result, load_result, resume, run
     from hashprompt.classifier import Answer, ContinualClassifier, Learned
+    from hashprompt.sweeps import sweep
 
 __all__ = [
     "Answer",
@@ -18,10 +19,12 @@ __all__ = [
     "load_result",
     "resume",
     "run",
+    "sweep",
 ]
 __version__ = "0.1.0"
 _MODULES = {
     **dict.fromkeys(("Result", "load_result", "resume", "run"), "benchmark"),
+    "sweep": "sweeps",
     **dict.fromkeys(("Answer", "ContinualClassifier", "Learned"), "classifier"),
 }
 

@@ -4,6 +4,7 @@ import json
 import platform
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
 from hashprompt.data.streams.stream import Stream, joint, load_stream
+from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.checkpoint import FILES, Checkpoints
 from hashprompt.engine.devices import launch
 from hashprompt.engine.metrics import summarise
@@ -95,9 +97,17 @@ def run(
 
 
 def execute(
-    planned: Plan, folder: Path | None = None, overwrite: bool = False, quiet: bool = False
+    planned: Plan,
+    folder: Path | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Run a plan in a new run directory, `runs/METHOD-STREAM-SEED` unless given."""
+    """Run a plan in a new run directory, `runs/METHOD-STREAM-SEED` unless given.
+
+    Args:
+        callbacks: told what happens, beside the progress bars.
+    """
     if folder is None:
         stream = Path(planned.stream.partition(":")[2] or planned.stream).stem
         folder = Path("runs") / f"{planned.method}-{stream}-{planned.seed}"
@@ -107,10 +117,15 @@ def execute(
         _make_folder(folder, overwrite)
         write_json(inside(folder, "config.json"), {**planned.to_dict(), "protocol": parts[0]})
     fabric.barrier()
-    return _carry_out(planned, folder, quiet, *parts)
+    return _carry_out(planned, folder, [*_bars(quiet), *callbacks], *parts)
 
 
-def resume(folder: str | Path, quiet: bool = False, download: bool = False) -> Result:
+def resume(
+    folder: str | Path,
+    quiet: bool = False,
+    download: bool = False,
+    callbacks: Sequence[Callback] = (),
+) -> Result:
     """Go on with an interrupted run; it ends with the numbers of an undisturbed one.
 
     A finished run whose result or learned model is damaged is finished again.
@@ -118,6 +133,7 @@ def resume(folder: str | Path, quiet: bool = False, download: bool = False) -> R
     Args:
         quiet: no progress.
         download: whether weights or images that the folder names may be downloaded.
+        callbacks: told what happens, beside the progress bars.
     """
     folder = Path(folder)
     result = _finished(folder)
@@ -126,7 +142,11 @@ def resume(folder: str | Path, quiet: bool = False, download: bool = False) -> R
     planned, protocol = stored_plan(folder)
     parts = prepare(planned, download)
     _check_same(folder, protocol, parts[0])
-    return _carry_out(planned, folder, quiet, *parts)
+    return _carry_out(planned, folder, [*_bars(quiet), *callbacks], *parts)
+
+
+def _bars(quiet: bool) -> list[Callback]:
+    return [] if quiet else [ProgressBars()]
 
 
 def _finished(folder: Path) -> Result | None:
@@ -176,7 +196,7 @@ def evaluate(
     _check_same(folder, {k: v for k, v in protocol.items() if k not in may_differ}, parts[0])
     _, stream, backbone, method, fabric = parts
     run_options, seed = planned.run_options, planned.seed
-    callbacks = () if quiet else (ProgressBars(),)
+    callbacks = _bars(quiet)
     trainer = Trainer(method, stream, backbone, run_options, fabric, folder, seed, callbacks)
     return trainer.evaluate()
 
@@ -304,14 +324,13 @@ def _is_run(folder: Path) -> bool:
 def _carry_out(
     planned: Plan,
     folder: Path,
-    quiet: bool,
+    callbacks: Sequence[Callback],
     protocol: dict[str, Any],
     stream: Stream,
     backbone: LoadedBackbone,
     method: Method,
     fabric: "Fabric",
 ) -> Result:
-    callbacks = () if quiet else (ProgressBars(),)
     trainer = Trainer(
         method, stream, backbone, planned.run_options, fabric, folder, planned.seed, callbacks
     )

@@ -3,6 +3,8 @@
 Nothing here imports torch, so that a bad name or option is refused at once.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +24,8 @@ from hashprompt.schemas.run import RunConfig
 from hashprompt.storage.files import inside
 from hashprompt.storage.json_files import DamagedError, read_json
 
+# Options that change no number: where and how fast a run computes, and where its images lie.
+NEUTRAL = frozenset({"data_root", "memory_gb", "device", "devices", "checkpoint_minutes"})
 ADVICE = (
     "Options are not changed by editing this file: begin a new run with `hashprompt run --set "
     "NAME=VALUE`, or put the file back."
@@ -66,6 +70,38 @@ class Plan:
         names = ("method", "preset", "stream", "backbone", "seed")
         return {**{n: getattr(self, n) for n in names}, "options": self.options()}
 
+    def identity(self) -> dict[str, Any]:
+        """What decides the numbers, in a form that holds on every machine and in later versions.
+
+        Files are named without their folders, and options that have their default are left out:
+        an option that comes into the world later does not make another run of this one.
+        """
+        groups = (self.method_config, self.stream_options, self.run_options)
+        set_here = {
+            name
+            for group in groups
+            for name, field in type(group).model_fields.items()
+            if getattr(group, name) != field.get_default(call_default_factory=True)
+        }
+        options = {k: v for k, v in self.options().items() if k in set_here - NEUTRAL}
+        return {**without_folders(self.to_dict()), "options": options}
+
+    @property
+    def digest(self) -> str:
+        """The name of this run among all others: 16 hexadecimal digits of its identity."""
+        text = json.dumps(self.identity(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def without_folders(names: Mapping[str, Any]) -> dict[str, Any]:
+    """The names of a plan with files and folders named alone: `npz:cifar.npz`."""
+
+    def alone(name: str) -> str:
+        prefix, mark, place = name.rpartition(":" if ":" in name else "@")
+        return name if prefix == "hf" else f"{prefix}{mark}{Path(place).name}"
+
+    return {**names, **{kind: alone(names[kind]) for kind in ("stream", "backbone")}}
+
 
 def plan(
     method: str = "hash",
@@ -106,6 +142,11 @@ def stored_plan(
         raise UserError(f"{folder} is not a run directory: no config.json in it.") from error
     except DamagedError as error:
         raise UserError(f"{folder} is not a run directory, or was changed: {error}") from error
+    options = {**stored["options"], **(changes or {})}
+    return plan_of({**stored, "options": options}), stored["protocol"]
+
+
+def plan_of(stored: Mapping[str, Any]) -> Plan:
+    """The plan that `to_dict` gave: all options are there, so its preset is but a name."""
     values = {k: stored[k] for k in ("method", "stream", "backbone", "seed", "options")}
-    values["options"] = {**values["options"], **(changes or {})}
-    return replace(plan(**values), preset=stored["preset"]), stored["protocol"]
+    return replace(plan(**values), preset=stored["preset"])

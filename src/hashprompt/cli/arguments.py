@@ -1,6 +1,7 @@
 """Arguments that several commands take; `NAME=VALUE` on the command line."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -53,6 +54,20 @@ def read_yaml(text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
+
+
+def read_yaml_file(path: Path, example: str) -> dict[str, Any]:
+    """The `name: value` lines of a file that the user wrote; `example` is such a line."""
+    from hashprompt.storage.files import read_file
+
+    try:
+        values = read_yaml(read_file(path, MOST_YAML).decode())
+    except (FileNotFoundError, ValueError) as error:  # ValueError: also bytes that are no text
+        reason = " ".join(str(error).split())
+        raise UserError(f"Cannot read {path} as YAML: {reason}.") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} must hold `name: value` lines, e.g. `{example}`.")
+    return values
 
 
 def split_pair(item: str, option: str, expected: str) -> tuple[str, str]:

@@ -6,13 +6,12 @@ of a name or an option should come at once.
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hashprompt.cli.arguments import MOST_YAML, Quiet, parse_settings, read_yaml
+from hashprompt.cli.arguments import Quiet, parse_settings, read_yaml_file
 from hashprompt.cli.printing import console, print_line
-from hashprompt.errors import UserError
 from hashprompt.terminal import PlainTable
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def run(
         "preset": preset,
         "seed": seed,
     }
-    options = _read_config(config) if config else {}
+    options = read_yaml_file(config, "method: hash") if config else {}
     settings = {k: options.pop(k) for k in given if k in options}
     settings |= {k: v for k, v in given.items() if v is not None}
     options |= parse_settings(set_)
@@ -138,7 +137,12 @@ def report(folder: Finished) -> None:
 
 
 def compare(
-    folders: Annotated[list[Path], typer.Argument(help="Finished runs.")],
+    folders: Annotated[
+        list[Path], typer.Argument(help="Finished runs, sweeps, or ledgers and their entries.")
+    ],
+    against: Annotated[
+        str | None, typer.Option(help="Also tell what every row is above or below this one.")
+    ] = None,
     allow_mixed: Annotated[
         bool, typer.Option(help="Put runs with different protocols in one table, labelled.")
     ] = False,
@@ -147,14 +151,20 @@ def compare(
     cost: Annotated[Path | None, typer.Option(help="Also draw accuracy against size here.")] = None,
 ) -> None:
     """One table of several runs; runs that differ in the seed alone become mean ± deviation."""
+    from hashprompt.report.compare import TextTable
     from hashprompt.report.compare import compare as compare_runs
 
     table = compare_runs(folders, allow_mixed)
     console.print(table.to_rich())
+    tables: list[TextTable] = [table]
+    if against:
+        tables.append(table.against(against))
+        console.print(tables[-1].to_rich())
     if markdown or figure or cost:
         from hashprompt.storage.files import as_given, write_atomically
     if markdown:
-        write_atomically(as_given(markdown), table.to_markdown().encode())
+        text = "\n".join(table.to_markdown() for table in tables)
+        write_atomically(as_given(markdown), text.encode())
     if figure or cost:
         from hashprompt.report.compare_figures import compare_figure, cost_figure
         from hashprompt.report.figures import render
@@ -168,19 +178,6 @@ def register(app: typer.Typer) -> None:
     """Add these commands to the program."""
     for command in (run, resume, evaluate, report, compare):
         app.command()(command)
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    from hashprompt.storage.files import read_file
-
-    try:
-        values = read_yaml(read_file(path, MOST_YAML).decode())
-    except (FileNotFoundError, ValueError) as error:  # ValueError: also bytes that are no text
-        reason = " ".join(str(error).split())
-        raise UserError(f"Cannot read {path} as YAML: {reason}.") from error
-    if not isinstance(values, dict):
-        raise UserError(f"{path} must hold `name: value` lines, e.g. `method: hash`.")
-    return values
 
 
 def _show(result: "Result") -> None:

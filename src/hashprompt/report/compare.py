@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from hashprompt.errors import UserError
-from hashprompt.report import ResultData, read_result
+from hashprompt.errors import UserError, shortened
+from hashprompt.plan import NEUTRAL
+from hashprompt.report import ResultData
+from hashprompt.report.ledger import read_results
+from hashprompt.report.statistics import Difference, paired_difference
 from hashprompt.terminal import PlainTable
 from hashprompt.texts import markdown_text
 
@@ -17,8 +20,8 @@ NUMBER_BYTES = 4
 KEPT = "keeps_images"  # field of the protocol that tells rows apart, but forbids no table
 # Where a stream and a backbone lie is not in here: the protocol knows what they hold.
 GROUPED_BY = ("method", "preset")
-# Options that change no number; the class order of a seed is checked as part of the protocol.
-NEUTRAL = {"data_root", "memory_gb", "device", "devices", "checkpoint_minutes", "order_seed"}
+# Options that make no other row; the class order of a seed is checked as part of the protocol.
+SAME_ROW = NEUTRAL | {"order_seed"}
 
 
 class Stat(NamedTuple):
@@ -38,14 +41,21 @@ class Stat(NamedTuple):
         return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
 
 
+Chance = tuple[int | None, tuple[int, ...]]  # seed and class order: what two runs can share
+
+
 class Run(NamedTuple):
-    folder: Path
+    folder: Path  # or its entry in a ledger
     result: ResultData
     differs: tuple[str, ...]  # protocol fields in which it differs from the first run
 
     @property
     def seed(self) -> int | None:
         return self.result["config"].get("seed")
+
+    @property
+    def chance(self) -> Chance:
+        return self.seed, tuple(self.result["protocol"].get("class_order") or ())
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,7 @@ class Row:
     keeps_images: str = ""  # in words; empty if it keeps none
     images: float = 0  # that are stored
     image_bytes: float = 0
+    runs: dict[Chance, dict[str, float | None]] = field(default_factory=dict)  # their metrics
 
     @property
     def stored_bytes(self) -> float:
@@ -84,9 +95,43 @@ class Row:
         return " ".join(filter(None, (self.method, preset, self.changes, kept, mixed)))
 
 
+class TextTable:
+    """A table that can be printed and written: `cells` are its header and body."""
+
+    @property
+    def title(self) -> str:
+        """What stands above it in a terminal."""
+        raise NotImplementedError
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Header and body as text."""
+        raise NotImplementedError
+
+    def to_rich(self) -> PlainTable:
+        header, body = self.cells()
+        # No lines between columns: a terminal of 80 should show whole numbers.
+        table = PlainTable(title=self.title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+        words = ("row", "method", "preset", "changed options", "keeps images", "differs in")
+        for name in header:
+            table.add_column(name, justify="left" if name in words else "right")
+        for cells in body:
+            table.add_row(*cells)
+        return table
+
+    def to_markdown(self) -> str:
+        header, body = self.cells()
+        shown = ([markdown_text(cell) for cell in cells] for cells in body)
+        lines = [header, ["---"] * len(header), *shown]
+        return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(TextTable):
     rows: tuple[Row, ...]
+
+    @property
+    def title(self) -> str:
+        return "Accuracies in %, mean ± std over n seeds"
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """Header and body as text; columns that would be empty everywhere are left out."""
@@ -113,27 +158,62 @@ class Comparison:
         keep = [i for i in range(len(header)) if any(cells[i] for cells in body)]
         return [header[i] for i in keep], [[cells[i] for i in keep] for cells in body]
 
-    def to_rich(self) -> PlainTable:
-        header, body = self.cells()
-        title = "Accuracies in %, mean ± std over n seeds"
-        # No lines between columns: a terminal of 80 should show whole numbers.
-        table = PlainTable(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-        words = ("method", "preset", "changed options", "keeps images", "differs in")
-        for name in header:
-            table.add_column(name, justify="left" if name in words else "right")
-        for cells in body:
-            table.add_row(*cells)
-        return table
+    def against(self, name: str) -> "Against":
+        """What is between every row and one of them.
 
-    def to_markdown(self) -> str:
-        header, body = self.cells()
-        shown = ([markdown_text(cell) for cell in cells] for cells in body)
-        lines = [header, ["---"] * len(header), *shown]
-        return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+        Args:
+            name: a method, or the whole name of a row where a method has several.
+        """
+        named = [row for row in self.rows if name in (row.name, row.method)]
+        if len(named) != 1:
+            found = f"stands for {len(named)} rows" if named else "is none of the rows"
+            names = ", ".join(f"`{row.name}`" for row in named or self.rows)
+            raise UserError(f"`--against {shortened(name)}` {found}. Give one of: {names}.")
+        others = tuple(row for row in self.rows if row is not named[0])
+        return Against(named[0], others)
+
+
+@dataclass(frozen=True)
+class Against(TextTable):
+    """Rows minus a reference, over the runs that share seed and class order with one of its."""
+
+    reference: Row
+    rows: tuple[Row, ...]
+
+    @property
+    def title(self) -> str:
+        return f"Points above {self.reference.name} [95 %], pairs of the same seed and class order"
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        header = ["row", "pairs", *METRICS, "p (FAA)"]
+        body = []
+        for row in self.rows:
+            found = {metric: self.difference(row, metric) for metric in METRICS}
+            main = found["FAA"]
+            p = "–" if main is None or main.p is None else f"{main.p:.3f}"
+            told = ("–" if value is None else str(value) for value in found.values())
+            body.append([row.name, str(main.pairs if main else 0), *told, p])
+        return header, body
+
+    def difference(self, row: Row, metric: str) -> Difference | None:
+        """Of a row and the reference; None if they share no chance."""
+        ours, theirs = (
+            {c: m.get(metric) for c, m in r.runs.items()} for r in (row, self.reference)
+        )
+        pairs = [
+            (mine, other)
+            for chance, mine in ours.items()
+            if mine is not None and (other := theirs.get(chance)) is not None
+        ]
+        return paired_difference([a for a, _ in pairs], [b for _, b in pairs])
 
 
 def compare(run_dirs: list[Path], allow_mixed: bool = False) -> Comparison:
     """Put finished runs into one table.
+
+    Args:
+        run_dirs: run directories, entries of a ledger, ledgers, sweeps.
+        allow_mixed: label runs of other protocols instead of refusing them.
 
     Raises:
         UserError: if the runs follow different protocols (unless allow_mixed, which labels
@@ -141,10 +221,9 @@ def compare(run_dirs: list[Path], allow_mixed: bool = False) -> Comparison:
     """
     if not run_dirs:
         raise UserError("Nothing to compare. Give the folders of one or more finished runs.")
-    folders = {folder.resolve(): folder for folder in run_dirs}  # each folder once
     runs: list[Run] = []
-    for folder in folders.values():
-        run = Run(folder, read_result(folder), ())
+    for place, result in read_results(run_dirs):
+        run = Run(place, result, ())
         runs.append(run._replace(differs=_check_protocol(run, runs, allow_mixed)))
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -216,7 +295,7 @@ def _group_key(run: Run) -> str:
 def _options(run: Run) -> dict[str, Any]:
     """The options that may change a number."""
     options = run.result["config"].get("options") or {}
-    return {name: value for name, value in options.items() if name not in NEUTRAL}
+    return {name: value for name, value in options.items() if name not in SAME_ROW}
 
 
 def _refuse_repeats(group: list[Run]) -> None:
@@ -259,6 +338,7 @@ def _row(group: list[Run], groups: list[list[Run]]) -> Row:
         passes=_mean([_gradient_passes(r) for r in results]),
         curve=_curve(results),
         differs=group[0].differs,
+        runs={run.chance: run.result["metrics"] for run in group},
     )
 
 

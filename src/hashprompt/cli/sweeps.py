@@ -1,0 +1,79 @@
+"""`hashprompt sweep`: grids of runs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hashprompt.cli.arguments import Quiet, read_yaml_file
+from hashprompt.cli.printing import console, print_line, print_text
+from hashprompt.errors import UserError
+
+if TYPE_CHECKING:
+    from hashprompt.sweeps.sweep import Sweep
+
+
+def sweep(
+    grid: Annotated[
+        str, typer.Argument(metavar="GRID|status", help="YAML file of a grid; or `status`.")
+    ],
+    folder: Annotated[Path | None, typer.Argument(help="With `status`: folder of a sweep.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the sweep.")] = None,
+    engine: Annotated[
+        str, typer.Option(help="`processes` of this machine, or `ray`.")
+    ] = "processes",
+    workers: Annotated[int | None, typer.Option(help="Cells at a time.")] = None,
+    retries: Annotated[int, typer.Option(help="More attempts at a cell that failed.")] = 2,
+    address: Annotated[str | None, typer.Option(help="Ray: of the cluster.")] = None,
+    cpus: Annotated[float | None, typer.Option(help="Ray: CPUs of a cell.")] = None,
+    gpus: Annotated[float | None, typer.Option(help="Ray: GPUs of a cell, also a share.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what would be run, and stop.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a grid of methods, streams, seeds and options; finished cells are never run again.
+
+    Examples:
+
+    `hashprompt sweep grid.yaml --out sweeps/first` · where grid.yaml says `methods: [hash, hide]`
+
+    `hashprompt sweep status sweeps/first` · from another terminal
+
+    `hashprompt compare sweeps/first --against hide`
+    """
+    from hashprompt.sweeps.sweep import Sweep, make_engine, run_sweep
+
+    if grid == "status":
+        if folder is None:
+            raise UserError("Which sweep? hashprompt sweep status FOLDER")
+        _show(Sweep.load(folder))
+        return
+    if folder is not None or out is None:
+        raise UserError("Say where it goes: hashprompt sweep GRID.yaml --out FOLDER")
+    from hashprompt.sweeps.grid import read_grid
+
+    cells = read_grid(read_yaml_file(Path(grid), "methods: [hash, hide]")).cells()
+    given = {"address": address, "cpus": cpus, "gpus": gpus}
+    of_ray = {name: value for name, value in given.items() if value is not None}
+    chosen = make_engine(engine, workers, retries, **of_ray)
+    if plan or not quiet:
+        from hashprompt.sweeps.estimate import estimate
+
+        print_text(estimate(cells, out, chosen.workers))
+    if not plan:
+        _show(run_sweep(cells, out, chosen, quiet))
+
+
+def _show(found: "Sweep") -> None:
+    """How far it is, what it found, what failed."""
+    status = found.status()
+    print_line(status.title, "bold")
+    if status.cells()[1]:
+        console.print(status.to_rich())
+    console.print(found.table().to_rich())
+    if found.failures:
+        raise typer.Exit(1)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the program."""
+    app.command()(sweep)

@@ -1,0 +1,63 @@
+"""One cell: run it, or go on with it, and keep its result."""
+
+import os
+import platform
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from hashprompt.engine.callbacks import Callback, StepEnd
+from hashprompt.plan import Plan
+from hashprompt.sweeps.folder import SweepFolder
+
+REPORT_SECONDS = 1.0  # between two reports of where a cell stands
+
+
+class ProgressFile(Callback):
+    """Tells other processes where a cell stands, through a small file."""
+
+    def __init__(self, folder: SweepFolder, digest: str) -> None:
+        self._folder, self._digest = folder, digest
+        self._written = 0.0
+        self._now: dict[str, Any] = {
+            "where": f"{platform.node()} · {os.getpid()}",
+            "started": time.time(),
+            **dict.fromkeys(("first_task", "tasks", "task", "done", "steps"), 0),
+            "phase": "",
+        }
+
+    def on_start(self, tasks: int, done: int) -> None:
+        self._tell(tasks=tasks, task=done, first_task=done)
+
+    def on_phase_start(self, task: int, phase: str, steps: int, done: int) -> None:
+        self._tell(task=task, phase=phase, steps=steps, done=done)
+
+    def on_step_end(self, step: StepEnd) -> None:
+        if time.time() - self._written > REPORT_SECONDS:
+            self._tell(done=step.done)
+
+    def on_images_tested(self, done: int) -> None:
+        if time.time() - self._written > REPORT_SECONDS:
+            self._tell(done=done)
+
+    def on_task_end(self, task: int) -> None:
+        self._tell(task=task + 1, phase="", done=0, steps=0)
+
+    def _tell(self, **changes: Any) -> None:
+        self._written = time.time()
+        self._now |= {**changes, "updated": self._written}
+        self._folder.write_progress(self._digest, self._now)
+
+
+def run_cell(folder: SweepFolder, planned: Plan, callbacks: Sequence[Callback] = ()) -> None:
+    """Run a plan in its place below a sweep's folder, from its last checkpoint if it has one."""
+    from hashprompt import benchmark  # imports torch
+
+    digest = planned.digest
+    place = folder.run_dir(digest)
+    told = [ProgressFile(folder, digest), *callbacks]
+    if (place / "config.json").is_file():
+        result = benchmark.resume(place, quiet=True, download=True, callbacks=told)
+    else:
+        result = benchmark.execute(planned, place, quiet=True, callbacks=told)
+    folder.keep_result(digest, result.data)

@@ -1,0 +1,101 @@
+"""What a sweep keeps on disk, and what another terminal can read of it.
+
+OUT/sweep.json               the cells of the grid
+OUT/cells/DIGEST/            the run directory of a cell
+OUT/ledger/DIGEST.json       its result
+OUT/progress/DIGEST.json     where it stands
+OUT/failed/DIGEST.json       why it has no result
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hashprompt.errors import UserError
+from hashprompt.plan import plan_of
+from hashprompt.report.ledger import LEDGER, find_entry, write_entry
+from hashprompt.schemas.sweep import CellFailure, CellProgress, StoredSweep
+from hashprompt.storage.files import Target, as_given, inside, make_folder, remove_file
+from hashprompt.storage.json_files import DamagedError, read_json, write_json
+from hashprompt.sweeps.grid import Cell
+
+State = Literal["done", "running", "failed", "waiting"]
+SILENT_SECONDS = 600  # after which a cell that nobody reported on counts as left
+ADVICE = "Run the sweep again: finished cells are kept."
+
+
+@dataclass(frozen=True)
+class CellState:
+    """Where a cell stands. `details` are its result, its progress or its failure."""
+
+    state: State
+    details: dict[str, Any]
+
+
+class SweepFolder:
+    """The folder of a sweep."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def ledger(self) -> Path:
+        return inside(self.path, LEDGER)
+
+    def run_dir(self, digest: str) -> Target:
+        return inside(self.path, "cells", digest)
+
+    def write_cells(self, cells: Sequence[Cell]) -> None:
+        """Write down what the sweep will run."""
+        make_folder(as_given(self.path))
+        stored = [{"row": c.row, "digest": c.digest, "plan": c.plan.to_dict()} for c in cells]
+        write_json(inside(self.path, "sweep.json"), {"cells": stored})
+
+    def read_cells(self) -> list[Cell]:
+        """The cells of the grid that was run last."""
+        try:
+            stored = read_json(inside(self.path, "sweep.json"), StoredSweep, ADVICE)
+        except FileNotFoundError as error:
+            raise UserError(
+                f"{self.path} is not the folder of a sweep: no sweep.json in it. Make one with: "
+                f"hashprompt sweep grid.yaml --out {self.path}"
+            ) from error
+        return [Cell(cell["row"], plan_of(cell["plan"])) for cell in stored["cells"]]
+
+    def keep_result(self, digest: str, result: dict[str, Any]) -> None:
+        """A cell is done."""
+        write_entry(self.ledger, digest, result)
+        for kind in ("failed", "progress"):
+            remove_file(inside(self.path, kind, f"{digest}.json"))
+
+    def write_progress(self, digest: str, progress: dict[str, Any]) -> None:
+        write_json(inside(self.path, "progress", f"{digest}.json"), progress)
+
+    def write_failure(self, digest: str, error: str, traceback: str, attempts: int) -> None:
+        """A cell cannot be done."""
+        failure = {"error": error, "traceback": traceback, "attempts": attempts}
+        write_json(inside(self.path, "failed", f"{digest}.json"), failure)
+        remove_file(inside(self.path, "progress", f"{digest}.json"))
+
+    def forget_failure(self, digest: str) -> None:
+        remove_file(inside(self.path, "failed", f"{digest}.json"))
+
+    def state(self, cell: Cell, now: float) -> CellState:
+        """Where a cell stands at a time, in seconds since 1970."""
+        entry = find_entry(self.ledger, cell.plan)
+        if entry is not None:
+            return CellState("done", entry)
+        failure = self._read("failed", cell.digest, CellFailure)
+        if failure is not None:
+            return CellState("failed", failure)
+        progress = self._read("progress", cell.digest, CellProgress)
+        if progress is not None and now - progress["updated"] < SILENT_SECONDS:
+            return CellState("running", progress)
+        return CellState("waiting", progress or {})
+
+    def _read(self, kind: str, digest: str, schema: Any) -> dict[str, Any] | None:
+        try:
+            return read_json(inside(self.path, kind, f"{digest}.json"), schema, ADVICE)
+        except (FileNotFoundError, DamagedError):  # it is written anew anyway
+            return None

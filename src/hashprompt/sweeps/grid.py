@@ -1,0 +1,126 @@
+"""Grids: rows × streams × backbones × seeds × options become cells, each the plan of one run.
+
+Nothing here imports torch, so that a mistake in a grid is refused at once.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from hashprompt.errors import UserError, shortened
+from hashprompt.methods.registry import find_method
+from hashprompt.options import Options, build
+from hashprompt.options.run import RunOptions
+from hashprompt.options.stream import StreamOptions
+from hashprompt.plan import Plan, plan
+from hashprompt.schemas.sweep import MOST_CELLS
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+Names = Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1)]
+Seeds = Annotated[list[int | dict[str, Any]], BeforeValidator(_as_list), Field(min_length=1)]
+
+
+class RowSpec(Options):
+    """What a row of the table stands for."""
+
+    method: str = Field("hash", description="its method")
+    preset: str = Field("paper", description="set of options to start from")
+    options: dict[str, Any] = Field(default_factory=dict, description="options of this row")
+
+
+class Grid(Options):
+    """What a sweep runs. A list may also be one value."""
+
+    methods: Annotated[list[str], BeforeValidator(_as_list)] = Field(
+        default_factory=list, description="with every preset, a row each"
+    )
+    presets: Names = Field(["paper"], description="of these methods")
+    rows: dict[str, RowSpec] = Field(
+        default_factory=dict, description="rows with names of their own: method, preset, options"
+    )
+    streams: Names = Field(["glyphs"], description="what is learned")
+    backbones: Names = Field(["nano"], description="frozen ViTs")
+    seeds: Seeds = Field([0], description="numbers, or a number with options: {seed: 0, …}")
+    options: dict[str, Any] = Field(default_factory=dict, description="of all runs")
+    options_if_known: dict[str, Any] = Field(
+        default_factory=dict, description="of the runs whose method has them"
+    )
+    vary: dict[str, list[Any]] = Field(
+        default_factory=dict, description="option -> values, every combination a row of its own"
+    )
+
+    def all_rows(self) -> dict[str, RowSpec]:
+        """Rows by name, with the options that vary."""
+        by_method = product(self.methods, self.presets)
+        named = {f"{m} ({p})": RowSpec(method=m, preset=p, options={}) for m, p in by_method}
+        rows = {**named, **self.rows}
+        if not rows:
+            raise UserError("The grid names no method. Add e.g. `methods: [hash, hide]`.")
+        found = {}
+        for (name, row), values in product(rows.items(), product(*self.vary.values())):
+            change = dict(zip(self.vary, values, strict=True))
+            told = "".join(f", {option}={value}" for option, value in change.items())
+            found[name + told] = row.model_copy(update={"options": {**row.options, **change}})
+        return found
+
+    def cells(self) -> "list[Cell]":
+        """All cells, seed by seed, so that the first ones already fill a table."""
+        rows = self.all_rows()
+        sizes = (len(rows), len(self.streams), len(self.backbones), len(self.seeds))
+        if (count := prod(sizes)) > MOST_CELLS:
+            raise UserError(f"The grid has {count:,} cells; at most {MOST_CELLS:,} are run.")
+        return list(self._cells(rows))
+
+    def _cells(self, rows: Mapping[str, RowSpec]) -> "Iterator[Cell]":
+        places = product(self.seeds, self.streams, self.backbones, rows.items())
+        for seed, stream, backbone, (name, row) in places:
+            more = dict(seed) if isinstance(seed, dict) else {"seed": seed}
+            number = more.pop("seed", 0)
+            try:
+                known = {n for g in _groups(row.method) for n in g.model_fields}
+                common = {k: v for k, v in self.options_if_known.items() if k in known}
+                options = {**common, **self.options, **more, **row.options}
+                planned = plan(row.method, stream, backbone, number, row.preset, options)
+            except UserError as error:
+                raise UserError(f"Row `{shortened(name)}` of the grid: {error}") from error
+            yield Cell(name, planned)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid."""
+
+    row: str  # of the table it belongs to
+    plan: Plan
+
+    @property
+    def digest(self) -> str:
+        """Its name: two grids that want the same run share it."""
+        return self.plan.digest
+
+
+def read_grid(values: Mapping[str, Any]) -> Grid:
+    """A grid as it came out of YAML.
+
+    Raises:
+        UserError: says what is wrong with it.
+    """
+    unknown = [name for name in values if name not in Grid.model_fields]
+    if unknown:
+        raise UserError(
+            f"A grid has no `{shortened(unknown[0])}`. It has {', '.join(Grid.model_fields)}; "
+            "options of runs belong below `options`."
+        )
+    return build(Grid, values)
+
+
+def _groups(method: str) -> tuple[type[Options], ...]:
+    return find_method(method).config, StreamOptions, RunOptions

@@ -1,0 +1,56 @@
+"""What engines are given and what they tell: jobs in, outcomes out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell that is to be run; all of it can be sent to another machine as JSON."""
+
+    folder: str  # of the sweep
+    digest: str
+    plan: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt at a job ended.
+
+    `refused` is bad input, which another attempt would not mend; `stopped` was asked for.
+    """
+
+    kind: Literal["done", "refused", "failed", "stopped"]
+    error: str = ""
+    traceback: str = ""
+
+    @property
+    def may_be_retried(self) -> bool:
+        return self.kind == "failed"
+
+
+Tell = Callable[[Job, Outcome, int], None]  # after the last attempt, of which there were so many
+
+
+def attempt(job: Job) -> Outcome:
+    """Run a job in this process; what goes wrong is told, not raised."""
+    import traceback
+
+    from hashprompt.engine.interrupts import Interrupted
+    from hashprompt.errors import UserError, shortened
+    from hashprompt.plan import plan_of
+    from hashprompt.sweeps.cell import run_cell
+    from hashprompt.sweeps.folder import SweepFolder
+
+    try:
+        run_cell(SweepFolder(Path(job.folder)), plan_of(job.plan))
+    except Interrupted:
+        return Outcome("stopped")
+    except UserError as error:
+        return Outcome("refused", str(error))
+    except Exception as error:  # one failing cell stops nothing
+        text = f"{type(error).__name__}: {shortened(error, 500)}"
+        return Outcome("failed", text, traceback.format_exc())
+    return Outcome("done")

@@ -1,0 +1,185 @@
+"""Grids: which cells they stand for, and what names a cell."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli
+
+from hashprompt.errors import UserError
+from hashprompt.plan import plan, plan_of, without_folders
+from hashprompt.sweeps.grid import Cell, read_grid
+
+
+def cells(**grid: Any) -> list[Cell]:
+    return read_grid(grid).cells()
+
+
+def test_rows_are_methods_with_presets_and_rows_of_their_own() -> None:
+    rows = {"mine": {"method": "hash", "options": {"top_k": 3}}}
+    found = cells(methods=["hide"], presets=["paper", "original"], rows=rows)
+    assert [(c.row, c.plan.method, c.plan.preset) for c in found] == [
+        ("hide (paper)", "hide", "paper"),
+        ("hide (original)", "hide", "original"),
+        ("mine", "hash", "paper"),
+    ]
+    assert found[2].plan.options()["top_k"] == 3
+
+
+def test_one_value_stands_for_a_list_of_one() -> None:
+    assert cells(methods="hash", seeds=3) == cells(methods=["hash"], seeds=[3])
+
+
+def test_cells_come_seed_by_seed_so_that_the_first_ones_fill_a_table() -> None:
+    found = cells(methods=["hash", "hide"], seeds=[5, 6])
+    assert [(c.plan.seed, c.plan.method) for c in found] == [
+        (5, "hash"),
+        (5, "hide"),
+        (6, "hash"),
+        (6, "hide"),
+    ]
+
+
+def test_options_that_vary_make_rows_of_every_combination() -> None:
+    found = cells(methods="hash", vary={"top_k": [1, 2], "epochs": [3, 4]})
+    assert [c.row for c in found] == [
+        f"hash (paper), top_k={k}, epochs={e}" for k in (1, 2) for e in (3, 4)
+    ]
+    assert [(c.plan.options()["top_k"], c.plan.options()["epochs"]) for c in found] == [
+        (1, 3),
+        (1, 4),
+        (2, 3),
+        (2, 4),
+    ]
+
+
+def test_the_nearest_option_wins() -> None:
+    row = {"a": {"options": {"epochs": 4}}, "b": {}}
+    found = cells(rows=row, options={"epochs": 3}, options_if_known={"epochs": 2, "batch_size": 8})
+    assert [c.plan.options()["epochs"] for c in found] == [4, 3]
+    assert [c.plan.options()["batch_size"] for c in found] == [8, 8]
+
+
+def test_options_if_known_are_left_out_where_nobody_knows_them() -> None:
+    found = cells(methods=["simplecil", "hash"], options_if_known={"epochs": 2})
+    assert "epochs" not in found[0].plan.options()
+    assert found[1].plan.options()["epochs"] == 2
+
+
+def test_a_seed_may_bring_options() -> None:
+    (cell,) = cells(methods="hash", seeds=[{"seed": 1, "order_seed": 1993}])
+    assert (cell.plan.seed, cell.plan.options()["order_seed"]) == (1, 1993)
+
+
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        ({}, "names no method"),
+        ({"method": "hash"}, "no `method`. It has methods, presets"),
+        ({"methods": "hsah"}, "Row `hsah (paper)` of the grid: Unknown method `hsah`"),
+        ({"methods": "hash", "options": {"topk": 1}}, "Did you mean `top_k`"),
+        ({"methods": "simplecil", "options": {"epochs": 1}}, "Unknown option `epochs`"),
+        ({"methods": "hash", "seeds": []}, "seeds=[]"),
+        ({"methods": "hash", "vary": {"top_k": 3}}, "vary.top_k=3"),
+        ({"rows": {"a": {"metod": "hash"}}}, "rows.a.metod"),
+        ({"methods": "hash", "seeds": list(range(100_001))}, "100,001 cells"),
+        ({"methods": "hash", "seeds": [{"seed": "x"}]}, "seed='x'"),
+    ],
+)
+def test_a_mistake_is_told(grid: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as error:
+        cells(**grid)
+    assert said in str(error.value)
+
+
+# The name of a cell. ---------------------------------------------------------------------------
+
+
+def test_two_ways_to_the_same_options_are_the_same_cell() -> None:
+    a, b = cells(rows={"a": {"options": {"top_k": 3}}, "b": {}}, vary={"top_k": [3]})
+    assert a.digest == b.digest
+    assert len(a.digest) == 16
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 1}, {"stream": "digits"}, {"preset": "best"}, {"options": {"order_seed": 7}}],
+)
+def test_what_decides_the_numbers_names_the_cell(change: dict[str, Any]) -> None:
+    assert plan(**change).digest != plan().digest
+
+
+def test_where_it_computes_does_not(tmp_path: Path) -> None:
+    neutral = {"device": "cpu", "checkpoint_minutes": 7.0, "data_root": str(tmp_path)}
+    assert plan(options=neutral).digest == plan().digest
+
+
+def test_an_option_with_its_default_is_no_part_of_the_name() -> None:
+    """So that an option that is added later does not rename every cell."""
+    planned = plan("simplecil")
+    assert planned.identity()["options"] == {}
+    assert plan("simplecil", options={"eval_batch_size": 64}).digest == planned.digest
+    assert plan("simplecil", options={"eval_batch_size": 8}).identity()["options"] == {
+        "eval_batch_size": 8
+    }
+
+
+def test_the_name_is_the_same_wherever_the_files_are(tmp_path: Path) -> None:
+    digests = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        (folder / "x.npz").touch()
+        (folder / "w.safetensors").touch()
+        planned = plan(stream=f"npz:{folder}/x.npz", backbone=str(folder / "w.safetensors"))
+        digests.append(planned.digest)
+    assert digests[0] == digests[1]
+    (tmp_path / "a" / "y.npz").touch()
+    assert plan(stream=f"npz:{tmp_path}/a/y.npz", backbone=planned.backbone).digest != digests[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "alone"),
+    [
+        ("npz:/data/x.npz", "npz:x.npz"),
+        ("folders:/data/birds", "folders:birds"),
+        ("hf:org/birds", "hf:org/birds"),
+        ("/weights/w.safetensors", "w.safetensors"),
+        ("vit_tiny@/weights/w.pth", "vit_tiny@w.pth"),
+        ("glyphs", "glyphs"),
+    ],
+)
+def test_names_without_folders(name: str, alone: str) -> None:
+    assert without_folders({"stream": name, "backbone": "nano"})["stream"] == alone
+    assert without_folders({"stream": "glyphs", "backbone": name})["backbone"] == alone
+
+
+def test_a_plan_survives_being_written_down() -> None:
+    planned = plan("hash", preset="best", seed=3, options={"epochs": 2})
+    assert plan_of(planned.to_dict()) == planned
+
+
+# The command. ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["status"], "Which sweep?"),
+        (["grid.yaml"], "Say where it goes"),
+        (["missing.yaml", "--out", "out"], "Cannot read missing.yaml"),
+        (["status", "nowhere"], "nowhere is not the folder of a sweep"),
+        (["grid.yaml", "--out", "out", "--workers", "0"], "at least one has to work"),
+        (["grid.yaml", "--out", "out", "--retries", "-1"], "give 0 for none"),
+        (["grid.yaml", "--out", "out", "--engine", "slurm"], "Unknown engine `slurm`"),
+        (["grid.yaml", "--out", "out", "--gpus", "1"], "gpus: only for the engine ray"),
+    ],
+)
+def test_a_wrong_call_is_told_and_leaves_nothing(
+    arguments: list[str], said: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("grid.yaml").write_text("methods: simplecil\n")
+    outcome = cli("sweep", *arguments)
+    assert outcome.code == 1
+    assert said in outcome.said
+    assert not Path("out").exists()

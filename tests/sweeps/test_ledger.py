@@ -1,0 +1,136 @@
+"""The ledger: results without folders, found by plan, read by `compare`."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import Cli, TinyRun
+
+from hashprompt import benchmark
+from hashprompt.errors import UserError
+from hashprompt.plan import Plan, stored_plan
+from hashprompt.report.compare import compare
+from hashprompt.report.ledger import find_entry, read_results, write_entry
+from hashprompt.storage.files import inside
+from hashprompt.storage.json_files import DamagedError, write_json
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_run: TinyRun, tmp_path_factory: pytest.TempPathFactory) -> list[benchmark.Result]:
+    folder = tmp_path_factory.mktemp("runs")
+    ways = [("simplecil", 0), ("simplecil", 1), ("gaussian-head", 0), ("gaussian-head", 1)]
+    quiet = {"epochs": None, "batch_size": None, "tii_epochs": None, "align_epochs": None}
+    return [
+        tiny_run(folder / f"{method}-{seed}", method=method, seed=seed, **quiet)
+        for method, seed in ways
+    ]
+
+
+@pytest.fixture
+def ledger(runs: list[benchmark.Result], tmp_path: Path) -> Path:
+    for run in runs:
+        write_entry(tmp_path / "ledger", plan_of_run(run).digest, run.data)
+    return tmp_path / "ledger"
+
+
+def plan_of_run(run: benchmark.Result) -> Plan:
+    return stored_plan(run.folder)[0]
+
+
+def test_an_entry_names_no_folder_of_this_machine(
+    ledger: Path, runs: list[benchmark.Result], tiny_npz: Path
+) -> None:
+    texts = [file.read_text() for file in ledger.iterdir()]
+    assert len(texts) == 4
+    assert str(tiny_npz) in json.dumps(runs[0].data)
+    assert not any(str(tiny_npz.parent) in text or "data_root" in text for text in texts)
+    assert all('"npz:tiny.npz"' in text for text in texts)
+
+
+def test_it_is_found_by_its_plan(ledger: Path, runs: list[benchmark.Result]) -> None:
+    entry = find_entry(ledger, plan_of_run(runs[2]))
+    assert entry is not None
+    assert entry["metrics"] == runs[2].metrics
+    (ledger / f"{plan_of_run(runs[2]).digest}.json").unlink()
+    assert find_entry(ledger, plan_of_run(runs[2])) is None
+
+
+def test_an_entry_of_another_default_is_refused(ledger: Path, runs: list[benchmark.Result]) -> None:
+    planned = plan_of_run(runs[0])
+    entry = find_entry(ledger, planned)
+    assert entry is not None
+    entry["config"]["options"]["eval_batch_size"] = 32
+    write_json(inside(ledger, f"{planned.digest}.json"), entry)
+    with pytest.raises(UserError, match="was made with eval_batch_size=32, the default at that"):
+        find_entry(ledger, planned)
+
+
+def test_an_entry_made_before_an_option_existed_is_found(
+    ledger: Path, runs: list[benchmark.Result]
+) -> None:
+    planned = plan_of_run(runs[0])
+    entry = find_entry(ledger, planned)
+    assert entry is not None
+    del entry["config"]["options"]["eval_batch_size"]
+    write_json(inside(ledger, f"{planned.digest}.json"), entry)
+    assert find_entry(ledger, planned) is not None
+
+
+def test_compare_reads_ledgers_as_it_reads_runs(ledger: Path, runs: list[benchmark.Result]) -> None:
+    from_runs = compare([run.folder for run in runs]).to_markdown()
+    assert sorted(from_runs.splitlines()) == sorted(compare([ledger]).to_markdown().splitlines())
+    assert len(list(read_results([ledger, ledger, *ledger.iterdir()]))) == 4  # each once
+    sweep = ledger.parent
+    assert len(list(read_results([sweep]))) == 4
+
+
+def test_ledgers_are_merged_by_copying(ledger: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in sorted(ledger.iterdir())[:2]:
+        shutil.move(file, other)
+    assert len(list(read_results([ledger]))) == 2
+    for file in other.iterdir():
+        shutil.copy(file, ledger)
+    assert len(list(read_results([ledger]))) == 4
+
+
+def test_a_changed_entry_is_refused(ledger: Path, cli: Cli) -> None:
+    file = next(ledger.iterdir())
+    file.write_text(file.read_text().replace('"FAA"', '"FBA"'))
+    with pytest.raises(DamagedError, match="not what was written"):
+        list(read_results([ledger]))
+    outcome = cli("compare", ledger)
+    assert outcome.code == 1
+    assert "Copy it again" in outcome.said
+
+
+def test_an_empty_folder_is_no_ledger(tmp_path: Path, cli: Cli) -> None:
+    assert "holds no result.json" in cli("compare", tmp_path).said
+
+
+def test_differences_to_a_row(ledger: Path, runs: list[benchmark.Result], cli: Cli) -> None:
+    told = compare([ledger]).against("simplecil")
+    by_hand = [runs[2 + i].metrics["FAA"] - runs[i].metrics["FAA"] for i in (0, 1)]  # type: ignore[operator]
+    found = told.difference(told.rows[0], "FAA")
+    assert found is not None
+    assert found.pairs == 2
+    assert found.mean == pytest.approx(sum(by_hand) / 2)
+    outcome = cli("compare", ledger, "--against", "simplecil", "--markdown", ledger / "t.md")
+    assert "Points above simplecil (paper)" in outcome.out
+    assert f"{found.mean:+.2f}" in (ledger / "t.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("hide", "is none of the rows"), ("simplecil", "stands for 2 rows")]
+)
+def test_a_reference_must_be_one_row(
+    name: str, said: str, runs: list[benchmark.Result], tiny_run: TinyRun, tmp_path: Path, cli: Cli
+) -> None:
+    quiet = {"epochs": None, "batch_size": None, "tii_epochs": None, "align_epochs": None}
+    other = tiny_run(tmp_path / "run", method="simplecil", preset="original", **quiet)
+    outcome = cli("compare", runs[0].folder, other.folder, "--against", name)
+    assert outcome.code == 1
+    assert said in outcome.said
+    assert "`simplecil (original)`" in outcome.said

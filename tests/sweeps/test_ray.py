@@ -1,0 +1,72 @@
+"""Sweeps on a real Ray cluster of this machine."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import QUICK
+
+from hashprompt import sweep
+from hashprompt.sweeps.grid import read_grid
+from hashprompt.sweeps.ray_engine import RayEngine
+from hashprompt.sweeps.sweep import Sweep, run_sweep
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
+PATIENCE = 300
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """Two workers, started once: it takes some twenty seconds."""
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def grid(tiny_npz: Path) -> dict[str, Any]:
+    quick = {**QUICK, "epochs": 20, "checkpoint_minutes": 0}
+    return {"methods": "hash", "streams": f"npz:{tiny_npz}", "seeds": [0, 1], "options": quick}
+
+
+def kill_one_in_its_second_task(engine: RayEngine, out: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        for _, state in Sweep.load(out).states():
+            if state.state == "running" and state.details["task"] >= 1:
+                os.kill(int(state.details["where"].rpartition(" ")[2]), signal.SIGKILL)
+                return
+        assert engine.is_working
+        time.sleep(0.1)
+    raise AssertionError("no cell came so far")
+
+
+def test_a_killed_worker_costs_nothing(
+    grid: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cell goes on from the checkpoint in another process, to the numbers of a local sweep."""
+    engine = RayEngine(retries=2)
+    begin = RayEngine.start
+
+    def start_and_kill(self: RayEngine, *how: Any) -> None:
+        begin(self, *how)
+        kill_one_in_its_second_task(self, tmp_path / "ray")
+
+    monkeypatch.setattr(RayEngine, "start", start_and_kill)
+    found = run_sweep(read_grid(grid).cells(), tmp_path / "ray", engine, quiet=True)
+    assert not found.failures
+    alone = sweep(grid, tmp_path / "local", workers=2, quiet=True)
+    for ours, theirs in zip(*(s.results()["hash (paper)"] for s in (found, alone)), strict=True):
+        assert ours["accuracy"] == theirs["accuracy"]
+        assert ours["diagnostics"] == theirs["diagnostics"]
+
+
+def test_bad_input_is_told(grid: dict[str, Any], tmp_path: Path) -> None:
+    grid["options"]["tasks"] = 400
+    found = sweep(grid, tmp_path / "out", engine="ray", quiet=True, cpus=0.5)
+    assert [("400" in error) for error in found.failures.values()] == [True, True]

@@ -1,0 +1,220 @@
+"""Sweeps in real processes: what fails, dies or is stopped costs nobody else anything."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli
+
+from hashprompt import benchmark, sweep
+from hashprompt.errors import UserError
+from hashprompt.methods.registry import METHODS, OWN_METHODS, import_methods
+from hashprompt.storage.lock import locked
+from hashprompt.sweeps.folder import SILENT_SECONDS, SweepFolder
+from hashprompt.sweeps.grid import read_grid
+from hashprompt.sweeps.sweep import Sweep
+
+PATIENCE = 300  # seconds until a process counts as stuck
+# Methods that go wrong in their second task: always, or until a file is there.
+OWN = """
+import os, signal, time
+from pathlib import Path
+from hashprompt.methods.base import MethodConfig
+from hashprompt.methods.registry import register
+from hashprompt.methods.simplecil import SimpleCIL
+
+HERE = Path(__file__).parent
+
+@register("broken", MethodConfig)
+class Broken(SimpleCIL):
+    def begin_task(self, task):
+        if task.index == 1:
+            with open(HERE / "attempts", "a") as file:
+                file.write("x")
+            raise RuntimeError("there is something wrong with me")
+
+@register("mortal", MethodConfig)
+class Mortal(SimpleCIL):
+    def begin_task(self, task):
+        if task.index == 1 and not (HERE / "died").exists():
+            (HERE / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+@register("patient", MethodConfig)
+class Patient(SimpleCIL):
+    def begin_task(self, task):
+        while task.index == 1 and not (HERE / "go").exists():
+            time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def own_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Methods that go wrong, known in this test alone; the folder of their files."""
+    folder = tmp_path / "methods"
+    folder.mkdir()
+    (folder / "own.py").write_text(OWN)
+    monkeypatch.setenv(OWN_METHODS, str(folder / "own.py"))
+    before = dict(METHODS)
+    yield folder
+    METHODS.clear()
+    METHODS.update(before)
+    import_methods.cache_clear()
+
+
+@pytest.fixture
+def grid(tiny_npz: Path) -> dict[str, Any]:
+    return {"streams": f"npz:{tiny_npz}", "options": {"tasks": 3}}
+
+
+def numbers(sweep: Sweep) -> dict[str, Any]:
+    return {row: [r["accuracy"] for r in found] for row, found in sweep.results().items()}
+
+
+def test_one_failing_cell_stops_nothing(
+    own_methods: Path, grid: dict[str, Any], tmp_path: Path, cli: Cli
+) -> None:
+    grid["methods"] = ["broken", "mortal", "simplecil"]
+    grid["rows"] = {"bad input": {"method": "simplecil", "options": {"tasks": 400}}}
+    found = sweep(grid, tmp_path / "out", workers=1, retries=1, quiet=True)
+    states = {cell.row: state for cell, state in found.states()}
+    assert "there is something wrong with me" in states["broken (paper)"].details["error"]
+    assert "400" in states["bad input"].details["error"]
+    assert states["bad input"].details["attempts"] == 1  # it would not become better
+    assert (own_methods / "attempts").read_text() == "xx"  # once more, and no more
+    # The one that died with its process went on from its checkpoint, to the same numbers.
+    assert (own_methods / "died").exists()
+    assert numbers(found)["mortal (paper)"] == numbers(found)["simplecil (paper)"]
+    status = cli("sweep", "status", tmp_path / "out")
+    assert status.code == 1
+    assert "4 cells: 2 done, 0 running, 2 failed, 0 waiting" in status.out
+    assert "something wrong with me (2 attempts)" in " ".join(status.out.split())
+
+
+def test_what_is_done_is_not_done_again(
+    grid: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    first = sweep({**grid, "methods": "simplecil"}, out, workers=1, quiet=True)
+    files = {file: file.stat().st_mtime_ns for file in (out / "ledger").iterdir()}
+    assert len(files) == 1
+    monkeypatch.setattr("hashprompt.sweeps.processes.Processes.start", None)  # nothing may start
+    again = sweep({**grid, "rows": {"mine": {"method": "simplecil"}}}, out, workers=1, quiet=True)
+    assert {file: file.stat().st_mtime_ns for file in (out / "ledger").iterdir()} == files
+    assert list(numbers(again).values()) == list(numbers(first).values())
+    (cell,) = again.cells
+    alone = benchmark.load_result(out / "cells" / cell.digest)
+    assert numbers(again) == {"mine": [alone.accuracy]}
+
+
+class Command:
+    """`hashprompt sweep …` in a process of its own."""
+
+    def __init__(self, grid: dict[str, Any], folder: Path) -> None:
+        file = folder / "grid.yaml"
+        file.write_text(json.dumps(grid))  # JSON is YAML
+        self.out = folder / "out"
+        call = [sys.executable, "-m", "hashprompt", "sweep", str(file), "--out", str(self.out)]
+        self.process = subprocess.Popen([*call, "--quiet", "--workers", "1"], stderr=-1, text=True)
+
+    def wait_for_second_task(self) -> dict[str, Any]:
+        """Wait until the only cell waits in its second task; what it tells of itself."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if (self.out / "sweep.json").is_file():
+                ((_, state),) = Sweep.load(self.out).states()
+                if state.state == "running" and state.details["task"] == 1:
+                    return state.details
+            time.sleep(0.1)
+        raise AssertionError("it did not come so far")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_sweep_goes_on(
+    number: signal.Signals, own_methods: Path, grid: dict[str, Any], tmp_path: Path
+) -> None:
+    """Ctrl-C saves; if we are killed, the worker notices, saves and ends."""
+    command = Command({**grid, "methods": "patient"}, tmp_path)
+    worker = int(command.wait_for_second_task()["where"].rpartition(" ")[2])
+    command.process.send_signal(number)
+    time.sleep(0.5)
+    (own_methods / "go").touch()  # the second task may begin, and is stopped there
+    said = command.process.communicate(timeout=PATIENCE)[1]
+    assert number == signal.SIGKILL or "Go on with the same command" in said
+    deadline = time.monotonic() + PATIENCE
+    while is_alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not is_alive(worker)
+    assert not Sweep.load(command.out).results()
+    found = sweep({**grid, "methods": ["patient", "simplecil"]}, command.out, workers=1, quiet=True)
+    assert numbers(found)["patient (paper)"] == numbers(found)["simplecil (paper)"]
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+
+
+def test_one_sweep_at_a_time(grid: dict[str, Any], tmp_path: Path) -> None:
+    with (
+        locked(tmp_path / "out", lambda: ""),
+        pytest.raises(UserError, match="Another sweep works in"),
+    ):
+        sweep({**grid, "methods": "simplecil"}, tmp_path / "out", quiet=True)
+
+
+# What another terminal sees. -------------------------------------------------------------------
+
+
+def progress(**changes: Any) -> dict[str, Any]:
+    now = time.time()
+    told = {"where": "here · 1", "started": now - 60, "updated": now, "first_task": 0, "tasks": 4}
+    return {**told, "task": 1, "phase": "train", "done": 5, "steps": 10, **changes}
+
+
+def test_the_table_of_what_runs(grid: dict[str, Any], tmp_path: Path) -> None:
+    """One task and half of the training of another in a minute: 60 s · 2.75 / 1.25 are left."""
+    cells = read_grid({**grid, "methods": "simplecil"}).cells()
+    folder = SweepFolder(tmp_path)
+    folder.write_cells(cells)
+    found = Sweep.load(tmp_path)
+    assert found.status().title == "1 cells: 0 done, 0 running, 0 failed, 1 waiting"
+    folder.write_progress(cells[0].digest, progress())
+    header, (line,) = found.status().cells()
+    assert dict(zip(header, line, strict=True)) == {
+        "row": "simplecil (paper)",
+        "seed": "0",
+        "stream": "npz:tiny.npz",
+        "state": "running",
+        "task": "2/4",
+        "now": "train 5/10",
+        "ETA": "0:02:12",
+    }
+    folder.write_progress(cells[0].digest, progress(updated=time.time() - SILENT_SECONDS - 1))
+    assert found.states()[0][1].state == "waiting"  # whoever worked on it is gone
+
+
+def test_the_plan_of_a_sweep(
+    grid: dict[str, Any], tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """48 images, 3 epochs, and as many kept ones; 24 to test: 8 after one task, 16, 24."""
+    speed = "hashprompt.sweeps.estimate.images_per_second"
+    monkeypatch.setattr(speed, lambda backbone, size: (3 * 288 + 144) / 3600)
+    rows = {"er": {"method": "er", "options": {"epochs": 3}}}
+    (tmp_path / "grid.yaml").write_text(json.dumps({**grid, "rows": rows, "seeds": [0, 1]}))
+    out = tmp_path / "out"
+    said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 2).out
+    assert "2 cells, 0 of them done. About 576 images to train on and 288 to look at" in said
+    assert "2 at a time, about 1.0 hours" in said
+    assert not out.exists()

@@ -76,3 +76,10 @@ def test_what_is_stored_is_what_the_head_said_of_the_image_in_that_step() -> Non
         expected = method.logits(task.see(method.memory.images, "train"))
     assert len(method.memory) == 12
     close(method.memory.outputs, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_images_are_offered_in_every_epoch() -> None:
+    """So that logits of a trained head are stored: 6 images of each class, in 5 epochs."""
+    method, _ = learned("derpp", (0, 1), buffer_per_class=2, epochs=5)
+    assert method.memory.seen.tolist() == [30, 30]
+    assert len(method.memory) == 4

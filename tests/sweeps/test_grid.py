@@ -66,6 +66,13 @@ def test_options_if_known_are_left_out_where_nobody_knows_them() -> None:
     assert found[1].plan.options()["epochs"] == 2
 
 
+def test_some_rows_alone() -> None:
+    grid = read_grid({"methods": ["hash", "hide"], "seeds": [0, 1]})
+    assert [c.plan.method for c in grid.cells(["hide (paper)"])] == ["hide", "hide"]
+    with pytest.raises(UserError, match=r"Unknown row `hide`.*`hide \(paper\)`"):
+        grid.cells(["hide"])
+
+
 def test_a_seed_may_bring_options() -> None:
     (cell,) = cells(methods="hash", seeds=[{"seed": 1, "order_seed": 1993}])
     assert (cell.plan.seed, cell.plan.options()["order_seed"]) == (1, 1993)

@@ -19,6 +19,11 @@ def sweep(
     ],
     folder: Annotated[Path | None, typer.Argument(help="With `status`: folder of a sweep.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the sweep.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run this row alone; may be repeated.")
+    ] = None,
+    stream: Annotated[str | None, typer.Option(help="Instead of the grid's streams.")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Instead of the grid's backbones.")] = None,
     engine: Annotated[
         str, typer.Option(help="`processes` of this machine, or `ray`.")
     ] = "processes",
@@ -51,7 +56,10 @@ def sweep(
         raise UserError("Say where it goes: hashprompt sweep GRID.yaml --out FOLDER")
     from hashprompt.sweeps.grid import read_grid
 
-    cells = read_grid(read_yaml_file(Path(grid), "methods: [hash, hide]")).cells()
+    values = read_yaml_file(Path(grid), "methods: [hash, hide]")
+    instead = {"streams": stream, "backbones": backbone}
+    values |= {name: value for name, value in instead.items() if value is not None}
+    cells = read_grid(values).cells(only)
     given = {"address": address, "cpus": cpus, "gpus": gpus}
     of_ray = {name: value for name, value in given.items() if value is not None}
     chosen = make_engine(engine, workers, retries, **of_ray)

@@ -19,7 +19,9 @@ class DERpp(Rehearsal):
     config: DERppConfig
 
     def phases(self, task: TaskView) -> list[Phase]:
-        return [remembering(phase, self.memory, task) for phase in super().phases(task)]
+        # In every epoch: in the first one the head knows nothing yet that is worth holding on to.
+        phases = super().phases(task)
+        return [remembering(phase, self.memory, task, every_epoch=True) for phase in phases]
 
     def losses(self, batch: Batch, task: TaskView) -> StepResult:
         logits = self.logits(batch.inputs)

@@ -11,11 +11,11 @@ from hashprompt.methods.whole import WholeTuning
 from hashprompt.parts.memory import Memory, Remembered
 
 
-def remembering(phase: Phase, memory: Memory, task: TaskView) -> Phase:
-    """The phase, which offers its images to the memory as they come, each once."""
+def remembering(phase: Phase, memory: Memory, task: TaskView, every_epoch: bool = False) -> Phase:
+    """The phase, which offers its images to the memory: once as they come, or in every epoch."""
 
     def record(seen: Seen) -> None:
-        if seen.epoch == 0:
+        if every_epoch or seen.epoch == 0:
             labels, rows = task.labels[seen.rows], seen.rows
             memory.offer(labels, lambda i: task.raw(rows[i]), task.index, seen.outputs)
 

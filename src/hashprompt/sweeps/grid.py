@@ -3,7 +3,7 @@
 Nothing here imports torch, so that a mistake in a grid is refused at once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from hashprompt.errors import UserError, shortened
 from hashprompt.methods.registry import find_method
-from hashprompt.options import Options, build
+from hashprompt.options import Options, build, unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
 from hashprompt.plan import Plan, plan
@@ -71,9 +71,17 @@ class Grid(Options):
             found[name + told] = row.model_copy(update={"options": {**row.options, **change}})
         return found
 
-    def cells(self) -> "list[Cell]":
-        """All cells, seed by seed, so that the first ones already fill a table."""
+    def cells(self, only: Collection[str] | None = None) -> "list[Cell]":
+        """All cells, seed by seed, so that the first ones already fill a table.
+
+        Args:
+            only: names of rows; default: all.
+        """
         rows = self.all_rows()
+        for name in only or ():
+            if name not in rows:
+                raise UserError(unknown("row", name, rows))
+        rows = {name: row for name, row in rows.items() if not only or name in only}
         sizes = (len(rows), len(self.streams), len(self.backbones), len(self.seeds))
         if (count := prod(sizes)) > MOST_CELLS:
             raise UserError(f"The grid has {count:,} cells; at most {MOST_CELLS:,} are run.")

@@ -110,8 +110,13 @@ def plan(
     seed: int = 0,
     preset: str = "paper",
     options: Mapping[str, Any] | None = None,
+    files_needed: bool = True,
 ) -> Plan:
-    """Resolve options: defaults, then the preset for this stream, then the user's."""
+    """Resolve options: defaults, then the preset for this stream, then the user's.
+
+    Args:
+        files_needed: refuse weights that are not there; else the plan is good for its digest alone.
+    """
     names = {"method": method, "stream": stream, "backbone": backbone, "preset": preset}
     seed = build(RunNames, {**names, "seed": seed}).seed  # a YAML file may hold anything
     config = find_method(method).config
@@ -123,7 +128,7 @@ def plan(
         method,
         preset,
         with_full_path(stream),
-        with_full_file(backbone),
+        with_full_file(backbone) if files_needed else backbone,
         seed,
         build(config, of_method),
         build(StreamOptions, of_stream),

@@ -66,6 +66,13 @@ def test_options_if_known_are_left_out_where_nobody_knows_them() -> None:
     assert found[1].plan.options()["epochs"] == 2
 
 
+def test_learners_are_asked_what_they_know() -> None:
+    ask = {"heads": {"align": "discriminant"}, "one by one": {"eval_batch_size": 1}}
+    found = cells(methods=["hash", "simplecil"], ask=ask)
+    assert [list(cell.ask) for cell in found] == [["heads", "one by one"], ["one by one"]]
+    assert found[0].digest == cells(methods="hash")[0].digest  # it is the same run
+
+
 def test_some_rows_alone() -> None:
     grid = read_grid({"methods": ["hash", "hide"], "seeds": [0, 1]})
     assert [c.plan.method for c in grid.cells(["hide (paper)"])] == ["hide", "hide"]
@@ -140,6 +147,10 @@ def test_the_name_is_the_same_wherever_the_files_are(tmp_path: Path) -> None:
         planned = plan(stream=f"npz:{folder}/x.npz", backbone=str(folder / "w.safetensors"))
         digests.append(planned.digest)
     assert digests[0] == digests[1]
+    named = {"stream": "npz:x.npz", "backbone": "w.safetensors"}  # neither is here
+    assert plan(**named, files_needed=False).digest == digests[0]
+    with pytest.raises(UserError, match="No weights file"):
+        plan(**named)
     (tmp_path / "a" / "y.npz").touch()
     assert plan(stream=f"npz:{tmp_path}/a/y.npz", backbone=planned.backbone).digest != digests[0]
 

@@ -95,14 +95,20 @@ def test_one_failing_cell_stops_nothing(
     status = cli("sweep", "status", tmp_path / "out")
     assert status.code == 1
     assert "4 cells: 2 done, 0 running, 2 failed, 0 waiting" in status.out
-    assert "something wrong with me (2 attempts)" in " ".join(status.out.split())
+    assert "2 attempts" in status.out
+    assert "Error: broken (paper), seed 0: " in status.said
+    assert "there is something wrong with me" in status.said
 
 
 def test_what_is_done_is_not_done_again(
     grid: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
+    grid["ask"] = {"one by one": {"eval_batch_size": 1}, "other heads": {"align": "discriminant"}}
     first = sweep({**grid, "methods": "simplecil"}, out, workers=1, quiet=True)
+    (result,) = first.results()["simplecil (paper)"]
+    assert list(result["asked"]) == ["one by one"]  # it has no other heads
+    assert result["asked"]["one by one"]["average"] == result["metrics"]["FAA"]
     files = {file: file.stat().st_mtime_ns for file in (out / "ledger").iterdir()}
     assert len(files) == 1
     monkeypatch.setattr("hashprompt.sweeps.processes.Processes.start", None)  # nothing may start

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hashprompt.cli.arguments import Quiet, read_yaml_file
-from hashprompt.cli.printing import console, print_line, print_text
+from hashprompt.cli.printing import console, print_error, print_line, print_text
 from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
@@ -74,11 +74,15 @@ def sweep(
 def _show(found: "Sweep") -> None:
     """How far it is, what it found, what failed."""
     status = found.status()
-    print_line(status.title, "bold")
     if status.cells()[1]:
         console.print(status.to_rich())
+    else:
+        print_line(status.title)
     console.print(found.table().to_rich())
-    if found.failures:
+    failed = [(cell, state) for cell, state in found.states() if state.state == "failed"]
+    for cell, state in failed:
+        print_error(f"{cell.row}, seed {cell.plan.seed}: {state.details['error']}")
+    if failed:
         raise typer.Exit(1)
 
 

@@ -59,6 +59,13 @@ class AfterTask(Schema):
     task_inference: Percent | None = None
 
 
+class Asked(Schema):
+    """A finished learner, tested again with other options of prediction."""
+
+    average: Percent
+    task_inference: Percent | None = None
+
+
 class Diagnostics(Schema):
     """Means over the training of one task."""
 
@@ -97,6 +104,7 @@ class RunResult(Log):
     image_bytes: Count = 0
     passes: dict[str, Count]
     versions: dict[str, str]
+    asked: dict[str, Asked] = Field(default_factory=dict)  # in a ledger: with other options
 
     @model_validator(mode="after")
     def _was_tested(self) -> Self:

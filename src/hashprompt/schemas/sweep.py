@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from hashprompt.schemas.run import StoredPlan
-from hashprompt.storage.schema import Count, Schema
+from hashprompt.storage.schema import Count, Schema, Values
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 MOST_CELLS = 100_000
@@ -17,6 +17,7 @@ class StoredCell(Schema):
     row: str
     digest: Digest
     plan: StoredPlan
+    ask: dict[str, Values] = Field(default_factory=dict)
 
 
 class StoredSweep(Schema):

@@ -3,7 +3,7 @@
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hashprompt.engine.callbacks import Callback, StepEnd
@@ -49,8 +49,18 @@ class ProgressFile(Callback):
         self._folder.write_progress(self._digest, self._now)
 
 
-def run_cell(folder: SweepFolder, planned: Plan, callbacks: Sequence[Callback] = ()) -> None:
-    """Run a plan in its place below a sweep's folder, from its last checkpoint if it has one."""
+def run_cell(
+    folder: SweepFolder,
+    planned: Plan,
+    ask: Mapping[str, Mapping[str, Any]],
+    callbacks: Sequence[Callback] = (),
+) -> None:
+    """Run a plan in its place below a sweep's folder, from its last checkpoint if it has one.
+
+    Args:
+        ask: the finished learner is tested again with these options: name -> options.
+        callbacks: told what happens.
+    """
     from hashprompt import benchmark  # imports torch
 
     digest = planned.digest
@@ -60,4 +70,8 @@ def run_cell(folder: SweepFolder, planned: Plan, callbacks: Sequence[Callback] =
         result = benchmark.resume(place, quiet=True, download=True, callbacks=told)
     else:
         result = benchmark.execute(planned, place, quiet=True, callbacks=told)
-    folder.keep_result(digest, result.data)
+    asked = {
+        name: benchmark.evaluate(place, quiet=True, download=True, **options)
+        for name, options in ask.items()
+    }
+    folder.keep_result(digest, {**result.data, "asked": asked})

@@ -49,7 +49,10 @@ class SweepFolder:
     def write_cells(self, cells: Sequence[Cell]) -> None:
         """Write down what the sweep will run."""
         make_folder(as_given(self.path))
-        stored = [{"row": c.row, "digest": c.digest, "plan": c.plan.to_dict()} for c in cells]
+        stored = [
+            {"row": c.row, "digest": c.digest, "plan": c.plan.to_dict(), "ask": c.ask}
+            for c in cells
+        ]
         write_json(inside(self.path, "sweep.json"), {"cells": stored})
 
     def read_cells(self) -> list[Cell]:
@@ -61,7 +64,7 @@ class SweepFolder:
                 f"{self.path} is not the folder of a sweep: no sweep.json in it. Make one with: "
                 f"hashprompt sweep grid.yaml --out {self.path}"
             ) from error
-        return [Cell(cell["row"], plan_of(cell["plan"])) for cell in stored["cells"]]
+        return [Cell(c["row"], plan_of(c["plan"]), c.get("ask", {})) for c in stored["cells"]]
 
     def keep_result(self, digest: str, result: dict[str, Any]) -> None:
         """A cell is done."""
@@ -84,7 +87,7 @@ class SweepFolder:
     def state(self, cell: Cell, now: float) -> CellState:
         """Where a cell stands at a time, in seconds since 1970."""
         entry = find_entry(self.ledger, cell.plan)
-        if entry is not None:
+        if entry is not None and cell.ask.keys() <= entry.get("asked", {}).keys():
             return CellState("done", entry)
         failure = self._read("failed", cell.digest, CellFailure)
         if failure is not None:

@@ -4,7 +4,7 @@ Nothing here imports torch, so that a mistake in a grid is refused at once.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from typing import Annotated, Any
@@ -53,6 +53,10 @@ class Grid(Options):
     options_if_known: dict[str, Any] = Field(
         default_factory=dict, description="of the runs whose method has them"
     )
+    ask: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="finished learners are tested again: name -> options of prediction",
+    )
     vary: dict[str, list[Any]] = Field(
         default_factory=dict, description="option -> values, every combination a row of its own"
     )
@@ -71,11 +75,12 @@ class Grid(Options):
             found[name + told] = row.model_copy(update={"options": {**row.options, **change}})
         return found
 
-    def cells(self, only: Collection[str] | None = None) -> "list[Cell]":
+    def cells(self, only: Collection[str] | None = None, files_needed: bool = True) -> "list[Cell]":
         """All cells, seed by seed, so that the first ones already fill a table.
 
         Args:
             only: names of rows; default: all.
+            files_needed: see `plan`.
         """
         rows = self.all_rows()
         for name in only or ():
@@ -85,9 +90,9 @@ class Grid(Options):
         sizes = (len(rows), len(self.streams), len(self.backbones), len(self.seeds))
         if (count := prod(sizes)) > MOST_CELLS:
             raise UserError(f"The grid has {count:,} cells; at most {MOST_CELLS:,} are run.")
-        return list(self._cells(rows))
+        return list(self._cells(rows, files_needed))
 
-    def _cells(self, rows: Mapping[str, RowSpec]) -> "Iterator[Cell]":
+    def _cells(self, rows: Mapping[str, RowSpec], files_needed: bool) -> "Iterator[Cell]":
         places = product(self.seeds, self.streams, self.backbones, rows.items())
         for seed, stream, backbone, (name, row) in places:
             more = dict(seed) if isinstance(seed, dict) else {"seed": seed}
@@ -96,10 +101,12 @@ class Grid(Options):
                 known = {n for g in _groups(row.method) for n in g.model_fields}
                 common = {k: v for k, v in self.options_if_known.items() if k in known}
                 options = {**common, **self.options, **more, **row.options}
-                planned = plan(row.method, stream, backbone, number, row.preset, options)
+                names = (row.method, stream, backbone, number, row.preset)
+                planned = plan(*names, options, files_needed)
             except UserError as error:
                 raise UserError(f"Row `{shortened(name)}` of the grid: {error}") from error
-            yield Cell(name, planned)
+            ask = {n: o for n, o in self.ask.items() if o.keys() <= known}
+            yield Cell(name, planned, ask)
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,7 @@ class Cell:
 
     row: str  # of the table it belongs to
     plan: Plan
+    ask: dict[str, dict[str, Any]] = field(default_factory=dict)  # see `Grid.ask`
 
     @property
     def digest(self) -> str:

@@ -1,7 +1,7 @@
 """What engines are given and what they tell: jobs in, outcomes out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ class Job:
     folder: str  # of the sweep
     digest: str
     plan: dict[str, Any]
+    ask: dict[str, dict[str, Any]] = field(default_factory=dict)  # see `Grid.ask`
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def attempt(job: Job) -> Outcome:
     from hashprompt.sweeps.folder import SweepFolder
 
     try:
-        run_cell(SweepFolder(Path(job.folder)), plan_of(job.plan))
+        run_cell(SweepFolder(Path(job.folder)), plan_of(job.plan), job.ask)
     except Interrupted:
         return Outcome("stopped")
     except UserError as error:

@@ -119,9 +119,13 @@ def run_sweep(cells: Sequence[Cell], out: Path, engine: Engine, quiet: bool) -> 
 
 def _jobs(sweep: Sweep) -> list[Job]:
     """What is left to do; a cell that two rows share is one job."""
-    left = {c.digest: c for c, state in sweep.states() if state.state != "done"}
     place = str(sweep.folder.path.resolve())
-    return [Job(place, digest, cell.plan.to_dict()) for digest, cell in left.items()]
+    jobs: dict[str, Job] = {}
+    for cell, state in sweep.states():
+        if state.state != "done":
+            ask = {**jobs[cell.digest].ask, **cell.ask} if cell.digest in jobs else cell.ask
+            jobs[cell.digest] = Job(place, cell.digest, cell.plan.to_dict(), ask)
+    return list(jobs.values())
 
 
 def _run(sweep: Sweep, jobs: Sequence[Job], engine: Engine, quiet: bool) -> None:

@@ -62,7 +62,7 @@ def _line(cell: Cell, state: CellState) -> list[str]:
     about = [cell.row, str(cell.plan.seed), names["stream"], state.state]
     found = state.details
     if state.state == "failed":
-        return [*about, "", f"{found['error']} ({found['attempts']} attempts)", ""]
+        return [*about, "", f"{found['attempts']} attempts", ""]
     share = found["done"] / found["steps"] if found["steps"] else 0.0
     done = found["task"] - found["first_task"] + 0.5 * share  # training is about half of a task
     left = found["tasks"] - found["task"] - 0.5 * share

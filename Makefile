@@ -1,7 +1,7 @@
 # Every target sets itself up: python3 (3.11 or newer) and make are all a fresh machine needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format clean
+.PHONY: help demo test test-slow lint format results clean
 
 PYTHON ?= python3
 BIN    := .venv/bin
@@ -30,6 +30,9 @@ lint: $(READY) ## check style and types
 format: $(READY) ## rewrite the sources in the common style
 	@$(BIN)/ruff check -q --fix
 	@$(BIN)/ruff format
+
+results: $(READY) ## make the tables and figures of docs/results from the ledger
+	@$(BIN)/python benchmarks/results.py
 
 clean: ## remove the environment, the caches and the built packages (runs/ stays)
 	@rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache

@@ -10,10 +10,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from family import variants
-from tables import settings_of
-
+from hashprompt.cli.arguments import read_yaml_file
 from hashprompt.storage.files import as_given, write_atomically
+from hashprompt.sweeps.grid import RowSpec, read_grid
 
 TRIED: dict[str, list[dict[str, Any]]] = {
     "ER": [{"lr": lr} for lr in (0.01, 0.03, 0.1)],
@@ -31,11 +30,11 @@ TRIED: dict[str, list[dict[str, Any]]] = {
         {"lr": lr, "first_lr": 2.5 * lr, "head_lr_scale": 0.01 / lr}
         for lr in (3e-4, 0.001, 0.003, 0.01)
     ],
-    "SLDC": [{"lr": lr} for lr in (3e-4, 1e-3, 3e-3)],
+    "SLDC": [{"lr": lr} for lr in (3e-4, 1e-3, 3e-3, 1e-2)],
     "APER, adapter": [{"lr": lr} for lr in (0.01, 0.05, 0.2)],
-    "APER, SSF": [{"lr": lr} for lr in (0.01, 0.05, 0.2)],
+    "APER, SSF": [{"lr": lr} for lr in (0.01, 0.05, 0.2, 0.5)],
     "APER, VPT-Deep": [{"lr": lr} for lr in (0.01, 0.05, 0.2)],
-    "FSA": [{"lr": lr} for lr in (3e-5, 1e-4, 3e-4, 1e-3)],
+    "FSA": [{"lr": lr} for lr in (1e-5, 3e-5, 1e-4, 3e-4, 1e-3)],
     "Linear probe": [{"l2": l2} for l2 in (0.1, 1.0, 10.0, 100.0)],
     "EWC": [{"lr": 0.01}, {"lr": 0.03}, {"lr": 0.03, "penalty": 1e4}],
     "DER++": [{"lr": 0.03}, {"lr": 0.03, "logit_weight": 1.0, "replay_weight": 1.0}],
@@ -53,8 +52,9 @@ TRIED: dict[str, list[dict[str, Any]]] = {
         {"lr": 0.025, "align_lr": 0.0001},
     ],
 }
-SMALL = {"classes": 10, "tasks": 2}
-KEPT = Path(__file__).parents[1] / "docs" / "results" / "rates.json"
+SMALL = {"classes": 10, "tasks": 2, "holdout": 0.4}
+HERE = Path(__file__).parent
+KEPT = HERE.parent / "docs" / "results" / "rates.json"
 
 
 def main() -> None:
@@ -64,20 +64,23 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--runs", type=Path, default=Path("runs/rates"))
-    parser.add_argument("--only", nargs="+", default=list(TRIED), help="variants")
+    parser.add_argument("--only", nargs="+", default=list(TRIED), help="rows")
     args = parser.parse_args()
-    setting = argparse.Namespace(**vars(args), what="real", holdout=0.4, set=[])
+    values = read_yaml_file(HERE / "grids" / "family-real.yaml", "methods: hash")
+    values |= {"streams": f"npz:{args.data}", "backbones": str(args.weights)}
+    grid = read_grid(values)
     for name in args.only:
-        method, preset, own = variants("real")[name]
+        row = grid.rows[name]
         for change in TRIED[name]:
             trial = {"method": name, **change}
             found: list[dict[str, Any]] = json.loads(KEPT.read_text())
             if any(trial.items() <= other.items() for other in found):
                 continue  # tried before
-            planned = settings_of(setting, (method, preset, {**own, **change}), seed=0)
-            planned["options"] |= SMALL
+            options = {**row.options, **change, **SMALL}
+            tried = RowSpec(method=row.method, preset=row.preset, options=options)
+            (cell,) = grid.model_copy(update={"rows": {name: tried}}).cells()
             folder = args.runs / "-".join(map(str, trial.values())).replace(" ", "-")
-            result = benchmark.execute(benchmark.plan(**planned), folder, True, quiet=True)
+            result = benchmark.execute(cell.plan, folder, True, quiet=True)
             print({**trial, "FAA": result.metrics["FAA"]}, flush=True)
             # Read again: another process may have added to it.
             found = json.loads(KEPT.read_text())

@@ -255,7 +255,8 @@ def test_methods_that_keep_images_stand_apart(make: Make) -> None:
     axes = cost_figure(comparison).axes[0]
     last = axes.texts[-1]
     assert last.xy == (pytest.approx((4 * 1256 + 614_400) / 1e6), 80)
-    assert last.get_text() == "er (paper) [keeps 50 per class]"
+    assert last.get_text() == "er (paper)"
+    assert axes.get_title() == "Accuracy and what is stored (hollow: keeps images)"
     faces = [container.lines[0].get_markerfacecolor() for container in axes.containers]
     assert [face == "none" for face in faces] == [False, False, True]
 

@@ -88,11 +88,15 @@ class Row:
         return ", ".join(f"{name}={_text(value)}" for name, value in self.changed.items())
 
     @property
-    def name(self) -> str:
+    def label(self) -> str:
+        """Its name where a mark says whether it keeps images."""
         preset = f"({self.preset})" if self.preset else ""
-        kept = f"[keeps {self.keeps_images}]" if self.keeps_images else ""
         mixed = f"[other {', '.join(self.differs)}]" if self.differs else ""
-        return " ".join(filter(None, (self.method, preset, self.changes, kept, mixed)))
+        return " ".join(filter(None, (self.method, preset, self.changes, mixed)))
+
+    @property
+    def name(self) -> str:
+        return f"{self.label} [keeps {self.keeps_images}]" if self.keeps_images else self.label
 
 
 class TextTable:

@@ -44,7 +44,9 @@ def cost_figure(comparison: Comparison) -> Figure:
 
     A number takes four bytes, an image its pixels; who keeps images has a hollow mark.
     """
-    axes = new_axes("Accuracy and what is stored", "MB stored beside the frozen ViT", "FAA (%)")
+    keeping = any(row.keeps_images for row in comparison.rows)
+    title = "Accuracy and what is stored" + (" (hollow: keeps images)" if keeping else "")
+    axes = new_axes(title, "MB stored beside the frozen ViT", "FAA (%)")
     shown = [(row, stat) for row in comparison.rows if (stat := row.metrics["FAA"])]
     places = [(max(row.stored_bytes, 1) / 1e6, stat.mean) for row, stat in shown]
     for number, ((row, stat), where) in enumerate(zip(shown, places, strict=True)):
@@ -62,7 +64,7 @@ def cost_figure(comparison: Comparison) -> Figure:
         left = _has_right_neighbour(where, places)
         beside = (-6 if left else 6, 3 if _is_above(where, places) else -9)
         axes.annotate(
-            literal(row.name),
+            literal(row.label),
             where,
             xytext=beside,
             textcoords="offset points",

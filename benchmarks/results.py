@@ -1,0 +1,142 @@
+"""Make the tables and figures of docs/results from the ledger, so that no number is typed.
+
+    python benchmarks/results.py            # writes them anew
+    python benchmarks/results.py --check    # says whether they are what the ledger says
+
+A page holds `<!-- table: GRID COLUMN, COLUMN … -->`, the table, and `<!-- end of table -->`.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from hashprompt.cli.arguments import read_yaml_file
+from hashprompt.report.compare import Comparison, compare
+from hashprompt.report.ledger import find_entry
+from hashprompt.sweeps.grid import Cell, read_grid
+from hashprompt.texts import markdown_text
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
+LEDGER = DOCS / "results" / "ledger"
+BLOCK = re.compile(r"(<!-- table: (\S+) (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+Result = dict[str, Any]
+Value = Callable[[Result], float | None]
+
+
+def metric(name: str) -> Value:
+    return lambda result: result["metrics"].get(name)
+
+
+def asked(name: str) -> Value:
+    return lambda result: result.get("asked", {}).get(name, {}).get("average")
+
+
+def domain(number: int) -> Value:
+    return lambda result: result["accuracy"][number - 1][-1]
+
+
+PERCENT: dict[str, Value] = {
+    **{name: metric(name) for name in ("FAA", "CAA", "FM")},
+    "task inference": lambda result: result["after_task"][-1].get("task_inference"),
+    **{f"domain {number}": domain(number) for number in range(1, 9)},
+    "FAA, discriminant heads": asked("discriminant heads"),
+}
+COUNTS: dict[str, Value] = {
+    "prompts + routers": lambda r: r["parameters"]["prompts"] + r["parameters"]["routers"],
+    "numbers stored": lambda result: sum(result["parameters"].values()),
+    "images stored": lambda result: result["images_stored"],
+    "trained passes": lambda r: sum(n for k, n in r["passes"].items() if k.endswith("+grad")),
+}
+
+
+def results_of(grid: str) -> dict[str, list[Result]]:
+    """Results of a grid by row, as far as the ledger has them."""
+    found: dict[str, list[Result]] = {}
+    for cell in cells_of(grid):
+        entry = find_entry(LEDGER, cell.plan)
+        found.setdefault(cell.row, []).extend([entry] if entry else [])
+    return found
+
+
+def cells_of(grid: str) -> list[Cell]:
+    values = read_yaml_file(HERE / "grids" / f"{grid}.yaml", "methods: hash")
+    return read_grid(values).cells(files_needed=False)
+
+
+def table(grid: str, columns: list[str]) -> str:
+    """The table of a grid in Markdown; rows without any result are named below."""
+    rows = results_of(grid)
+    seeds = any(len(results) > 1 for results in rows.values())
+    header = ["row", *(["seeds"] if seeds else []), *columns]
+    lines = [header, ["---"] * len(header)]
+    for name, results in rows.items():
+        if results:
+            count = [str(len(results))] if seeds else []
+            lines.append([markdown_text(name), *count, *(cell(c, results) for c in columns)])
+    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    missing = [markdown_text(name) for name, results in rows.items() if not results]
+    return text + (f"\nNot run yet: {'; '.join(missing)}.\n" if missing else "")
+
+
+def cell(column: str, results: list[Result]) -> str:
+    """Mean ± deviation over seeds; a dash where there is nothing to tell."""
+    value = {**PERCENT, **COUNTS}[column]
+    values = [number for result in results if (number := value(result)) is not None]
+    if len(values) < len(results):
+        return "–"
+    if column in COUNTS:
+        return f"{fmean(values):,.0f}"
+    spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{fmean(values):.1f}{spread}"
+
+
+def renewed(page: str) -> str:
+    """A page with its tables made anew."""
+
+    def block(found: re.Match[str]) -> str:
+        begin, grid, columns, end = found.groups()
+        return begin + table(grid, [name.strip() for name in columns.split(",")]) + end
+
+    return BLOCK.sub(block, page)
+
+
+def draw_cost(grid: str, file: Path) -> None:
+    """Accuracy against what is stored, of the first seed of a grid."""
+    from dataclasses import replace
+
+    from hashprompt.report.compare_figures import cost_figure
+    from hashprompt.report.figures import render
+
+    rows = []
+    for cell in cells_of(grid):
+        place = LEDGER / f"{cell.digest}.json"
+        if place.is_file() and cell.row not in [row.method for row in rows]:
+            (row,) = compare([place]).rows
+            rows.append(replace(row, method=cell.row, preset="", changed={}))
+    file.write_bytes(render(partial(cost_figure, Comparison(tuple(rows)))) or b"")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing, say what would change")
+    check = parser.parse_args().check
+    pages = {page: page.read_text() for page in sorted((DOCS / "results").glob("*.md"))}
+    changed = {page: new for page, old in pages.items() if (new := renewed(old)) != old}
+    for page, new in changed.items():
+        print(page.relative_to(DOCS.parent))
+        if not check:
+            page.write_text(new)
+    if check:
+        sys.exit(bool(changed))
+    draw_cost("family-real", DOCS / "images" / "family-against-size.png")
+
+
+if __name__ == "__main__":
+    main()

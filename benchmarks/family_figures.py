@@ -1,9 +1,8 @@
-"""The figures of docs/results/family.md, drawn from the numbers that are kept beside it.
+"""A figure of docs/results/family.md: accuracy over tasks in the second class order.
 
     python benchmarks/family_figures.py
 
-Accuracy over tasks in the second class order, from `family-real.json`; accuracy against size in the
-first, from the page's own table, since not all of its runs are kept.
+From `family-real.json`, the numbers of runs that were made before there was a ledger.
 """
 
 import json
@@ -13,7 +12,7 @@ from pathlib import Path
 from family import FAMILY
 
 from hashprompt.report.compare import Comparison, Row, Stat
-from hashprompt.report.compare_figures import compare_figure, cost_figure
+from hashprompt.report.compare_figures import compare_figure
 from hashprompt.report.figures import render
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -32,27 +31,9 @@ def second_order() -> list[Row]:
     return [row(n, r["metrics"]["FAA"], 0, r["after_task"]) for n, r in runs.items()]
 
 
-def against_size() -> list[Row]:
-    lines = (DOCS / "results" / "family.md").read_text().splitlines()
-    start = next(
-        i for i, line in enumerate(lines) if line.startswith("| variant | FAA | CAA | FM |")
-    )
-    rows = []
-    for line in lines[start + 2 :]:
-        if not line.startswith("|"):
-            return rows
-        name, accuracy, _, _, _, parameters, *_ = (cell.strip() for cell in line[1:].split("|"))
-        rows.append(row(name, float(accuracy), float(parameters.replace(",", "")), []))
-    return rows
-
-
 def main() -> None:
-    for file, draw, rows in (
-        ("family-second-order.png", compare_figure, second_order()),
-        ("family-against-size.png", cost_figure, against_size()),
-    ):
-        picture = render(partial(draw, Comparison(tuple(rows))))
-        (DOCS / "images" / file).write_bytes(picture or b"")
+    picture = render(partial(compare_figure, Comparison(tuple(second_order()))))
+    (DOCS / "images" / "family-second-order.png").write_bytes(picture or b"")
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@
     python benchmarks/results.py --check    # says whether they are what the ledger says
 
 A page holds `<!-- table: GRID COLUMN, COLUMN … -->`, the table, and `<!-- end of table -->`.
+`<!-- table: rates all -->` is the table of the rates that were tried.
 """
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -97,12 +99,28 @@ def cell(column: str, results: list[Result]) -> str:
     return f"{fmean(values):.1f}{spread}"
 
 
+def rates_table() -> str:
+    """What was tried on held-out images (benchmarks/rates.py), the best in bold."""
+    tried: dict[str, list[tuple[float, str]]] = {}
+    for trial in json.loads((DOCS / "results" / "rates.json").read_text()):
+        row, accuracy = trial.pop("method"), trial.pop("FAA")
+        named = ", ".join(f"{name} {value:g}" for name, value in trial.items())
+        tried.setdefault(row, []).append((accuracy, named))
+    lines = ["| row | tried: accuracy on held-out images |", "|---|---|"]
+    for row, trials in tried.items():
+        best = max(accuracy for accuracy, _ in trials)
+        told = [f"**{n}: {a:.1f}**" if a == best else f"{n}: {a:.1f}" for a, n in trials]
+        lines.append(f"| {markdown_text(row)} | {' · '.join(told)} |")
+    return "\n".join(lines) + "\n"
+
+
 def renewed(page: str) -> str:
     """A page with its tables made anew."""
 
     def block(found: re.Match[str]) -> str:
         begin, grid, columns, end = found.groups()
-        return begin + table(grid, [name.strip() for name in columns.split(",")]) + end
+        names = [name.strip() for name in columns.split(",")]
+        return begin + (rates_table() if grid == "rates" else table(grid, names)) + end
 
     return BLOCK.sub(block, page)
 

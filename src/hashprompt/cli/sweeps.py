@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hashprompt.cli.arguments import Quiet, read_yaml_file
+from hashprompt.cli.arguments import LogTo, Quiet, read_yaml_file
 from hashprompt.cli.printing import console, print_error, print_line, print_text
 from hashprompt.errors import UserError
 
@@ -33,6 +33,7 @@ def sweep(
     cpus: Annotated[float | None, typer.Option(help="Ray: CPUs of a cell.")] = None,
     gpus: Annotated[float | None, typer.Option(help="Ray: GPUs of a cell, also a share.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be run, and stop.")] = False,
+    log: LogTo = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a grid of methods, streams, seeds and options; finished cells are never run again.
@@ -68,7 +69,7 @@ def sweep(
 
         print_text(estimate(cells, out, chosen.workers))
     if not plan:
-        _show(run_sweep(cells, out, chosen, quiet))
+        _show(run_sweep(cells, out, chosen, quiet, log or ()))
 
 
 def _show(found: "Sweep") -> None:

@@ -1,6 +1,6 @@
 """What engines are given and what they tell: jobs in, outcomes out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ class Job:
     digest: str
     plan: dict[str, Any]
     ask: dict[str, dict[str, Any]] = field(default_factory=dict)  # see `Grid.ask`
+    log: Sequence[str] = ()  # names of loggers
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,14 @@ def attempt(job: Job) -> Outcome:
 
     from hashprompt.engine.interrupts import Interrupted
     from hashprompt.errors import UserError, shortened
+    from hashprompt.loggers import make_loggers
     from hashprompt.plan import plan_of
     from hashprompt.sweeps.cell import run_cell
     from hashprompt.sweeps.folder import SweepFolder
 
     try:
-        run_cell(SweepFolder(Path(job.folder)), plan_of(job.plan), job.ask)
+        loggers = make_loggers(job.log)
+        run_cell(SweepFolder(Path(job.folder)), plan_of(job.plan), job.ask, loggers)
     except Interrupted:
         return Outcome("stopped")
     except UserError as error:

@@ -11,6 +11,7 @@ from rich.live import Live
 
 from hashprompt.engine.interrupts import Interrupted
 from hashprompt.errors import UserError
+from hashprompt.loggers import make_loggers
 from hashprompt.storage.lock import locked
 from hashprompt.sweeps.folder import CellState, SweepFolder
 from hashprompt.sweeps.grid import Cell
@@ -98,18 +99,24 @@ def make_engine(name: str, workers: int | None, retries: int, **how: Any) -> Eng
     return Processes(workers, retries)
 
 
-def run_sweep(cells: Sequence[Cell], out: Path, engine: Engine, quiet: bool) -> Sweep:
+def run_sweep(
+    cells: Sequence[Cell], out: Path, engine: Engine, quiet: bool, log: Sequence[str] = ()
+) -> Sweep:
     """Run the cells that have no result yet.
+
+    Args:
+        log: names of loggers, for each cell.
 
     Raises:
         Interrupted: on Ctrl-C, when all cells in hand are saved.
     """
+    make_loggers(log)  # refuses what is unknown before anything is run
     folder = SweepFolder(out)
     sweep = Sweep(folder, tuple(cells))
     busy = f"Another sweep works in {out}. Wait for it, or choose another --out."
     with locked(out, lambda: busy):
         folder.write_cells(cells)
-        jobs = _jobs(sweep)
+        jobs = _jobs(sweep, log)
         for job in jobs:
             folder.forget_failure(job.digest)
         if jobs:
@@ -117,14 +124,14 @@ def run_sweep(cells: Sequence[Cell], out: Path, engine: Engine, quiet: bool) -> 
     return sweep
 
 
-def _jobs(sweep: Sweep) -> list[Job]:
+def _jobs(sweep: Sweep, log: Sequence[str]) -> list[Job]:
     """What is left to do; a cell that two rows share is one job."""
     place = str(sweep.folder.path.resolve())
     jobs: dict[str, Job] = {}
     for cell, state in sweep.states():
         if state.state != "done":
             ask = {**jobs[cell.digest].ask, **cell.ask} if cell.digest in jobs else cell.ask
-            jobs[cell.digest] = Job(place, cell.digest, cell.plan.to_dict(), ask)
+            jobs[cell.digest] = Job(place, cell.digest, cell.plan.to_dict(), ask, tuple(log))
     return list(jobs.values())
 
 

@@ -7,17 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hashprompt.loggers.log import LOGS, Log, Row
+from hashprompt.loggers.log import LOGS, NUMBERED_BY, Log, Row
 from hashprompt.storage.files import append_to, inside, read_file, write_atomically
 from hashprompt.texts import csv_text
-
-KEYS = {"steps": "step", "tasks": "task", "final": "task"}  # column with the number of a row
 
 
 class CsvLog(Log):
     """A file for each table; what is there from the first row's number on is dropped."""
 
-    files = tuple(f"{name}.csv" for name in (*KEYS, "options"))
+    files = tuple(f"{name}.csv" for name in (*NUMBERED_BY, "options"))
 
     def __init__(self, run_dir: Path, options: Mapping[str, Any]) -> None:
         self._run_dir = run_dir
@@ -26,7 +24,7 @@ class CsvLog(Log):
         write_atomically(inside(run_dir, LOGS, "options.csv"), _csv(["option", "value"], lines))
 
     def write(self, row: Row) -> None:
-        cells = {KEYS[row.table]: row.number, **row.about, **row.values}
+        cells = {NUMBERED_BY[row.table]: row.number, **row.about, **row.values}
         line = {name: _cell(value) for name, value in cells.items()}
         if not line.keys() <= set(self._columns.get(row.table, ())):
             self._make_room(row, list(line))  # the first row, or one with other rates
@@ -35,7 +33,7 @@ class CsvLog(Log):
 
     def _make_room(self, row: Row, columns: Sequence[str]) -> None:
         """Write the file anew, with these columns too, and with what came before this row."""
-        file, key = inside(self._run_dir, LOGS, f"{row.table}.csv"), KEYS[row.table]
+        file, key = inside(self._run_dir, LOGS, f"{row.table}.csv"), NUMBERED_BY[row.table]
         text = ""
         with suppress(FileNotFoundError):
             text = read_file(file).decode()

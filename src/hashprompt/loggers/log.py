@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 LOGS = "logs"  # folder of a run directory
+NUMBERED_BY = {"steps": "step", "tasks": "task", "final": "task"}  # what counts a table's rows
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class Row:
     values: Mapping[str, float | None]
 
     def scalars(self) -> dict[str, float]:
-        """Values by names that tell the table, e.g. `tasks/average`; losses are told by phase."""
-        group = self.about.get("phase", self.table)
+        """Values by names of their own: `tasks/average`, and by phase `steps/prompts/loss`."""
+        group = f"{self.table}/{self.about['phase']}" if "phase" in self.about else self.table
         return {f"{group}/{k}": v for k, v in self.values.items() if v is not None}
 
 

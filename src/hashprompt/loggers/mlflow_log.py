@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hashprompt.loggers.log import LOGS, Log, Row
+from hashprompt.loggers.log import LOGS, NUMBERED_BY, Log, Row
 from hashprompt.loggers.remembered import read_remembered, remember
 from hashprompt.storage.files import inside, make_folder
 
@@ -34,7 +34,7 @@ class MlflowLog(Log):
         self._run = read_remembered(run_dir, "mlflow").get("run") or self._create(run_dir, options)
         self._client.update_run(self._run, "RUNNING")
         tags = self._client.get_run(self._run).data.tags
-        self._last = {k: int(v) for k, v in tags.items() if k in ("steps", "tasks", "final")}
+        self._last = {k: int(v) for k, v in tags.items() if k in NUMBERED_BY}
 
     def _create(self, run_dir: Path, options: Mapping[str, Any]) -> str:
         from mlflow.entities import Param

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hashprompt.loggers.log import LOGS, Log, Row
+from hashprompt.loggers.log import LOGS, NUMBERED_BY, Log, Row
 from hashprompt.loggers.remembered import read_remembered, remember
 from hashprompt.storage.files import inside, make_folder
-
-STEP, TASK = "step", "task"  # what the charts are drawn over
 
 
 class WandbLog(Log):
@@ -52,14 +50,13 @@ class WandbLog(Log):
                 x_disable_stats=True,
             ),
         )
-        self._run.define_metric("*", step_metric=STEP)
-        for table in ("tasks", "final"):
-            self._run.define_metric(f"{table}/*", step_metric=TASK)
+        for table, number in NUMBERED_BY.items():
+            self._run.define_metric(f"{table}/*", step_metric=number)
 
     def write(self, row: Row) -> None:
         if row.number <= self._done["last"].get(row.table, 0):
             return  # logged before the run was killed
-        self._run.log({**row.scalars(), STEP if row.table == "steps" else TASK: row.number})
+        self._run.log({**row.scalars(), NUMBERED_BY[row.table]: row.number})
         self._done["last"][row.table] = row.number
         remember(self._run_dir, "wandb", self._done)
 

@@ -17,8 +17,10 @@ def sweep(
     grid: Annotated[
         str, typer.Argument(metavar="GRID|status", help="YAML file of a grid; or `status`.")
     ],
-    folder: Annotated[Path | None, typer.Argument(help="With `status`: folder of a sweep.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the sweep.")] = None,
+    folder: Annotated[str | None, typer.Argument(help="With `status`: folder of a sweep.")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Folder of the sweep, or a URI: `s3://bucket/sweep`.")
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Run this row alone; may be repeated.")
     ] = None,

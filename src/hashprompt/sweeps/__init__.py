@@ -26,7 +26,8 @@ def sweep(
 
     Args:
         grid: methods or rows, streams, backbones, seeds, options; see `Grid`.
-        out: folder of the sweep; two grids with the same folder share their cells.
+        out: folder of the sweep, or a URI that fsspec knows, as `s3://bucket/sweep`; two grids
+            with the same one share their cells.
         engine: processes of this machine, or a Ray cluster.
         workers: cells at a time; default: one per GPU, else one per core (Ray: what fits).
         retries: more attempts at a cell whose process died or whose code failed.
@@ -38,4 +39,4 @@ def sweep(
 
     given = grid if isinstance(grid, Grid) else read_grid(grid)
     chosen = make_engine(engine, workers, retries, **how)
-    return run_sweep(given.cells(), Path(out), chosen, quiet, log)
+    return run_sweep(given.cells(), out, chosen, quiet, log)

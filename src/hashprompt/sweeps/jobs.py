@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 
@@ -10,7 +9,7 @@ from typing import Any, Literal
 class Job:
     """A cell that is to be run; all of it can be sent to another machine as JSON."""
 
-    folder: str  # of the sweep
+    folder: str  # of the sweep: a path, or a URI
     digest: str
     plan: dict[str, Any]
     ask: dict[str, dict[str, Any]] = field(default_factory=dict)  # see `Grid.ask`
@@ -45,11 +44,10 @@ def attempt(job: Job) -> Outcome:
     from hashprompt.loggers import make_loggers
     from hashprompt.plan import plan_of
     from hashprompt.sweeps.cell import run_cell
-    from hashprompt.sweeps.folder import SweepFolder
+    from hashprompt.sweeps.folder import open_folder
 
     try:
-        loggers = make_loggers(job.log)
-        run_cell(SweepFolder(Path(job.folder)), plan_of(job.plan), job.ask, loggers)
+        run_cell(open_folder(job.folder), plan_of(job.plan), job.ask, make_loggers(job.log))
     except Interrupted:
         return Outcome("stopped")
     except UserError as error:

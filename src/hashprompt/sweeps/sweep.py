@@ -13,13 +13,11 @@ from hashprompt.engine.interrupts import Interrupted
 from hashprompt.errors import UserError
 from hashprompt.loggers import make_loggers
 from hashprompt.storage.lock import locked
-from hashprompt.sweeps.folder import CellState, SweepFolder
+from hashprompt.sweeps.folder import CellState, SweepFolder, open_folder
 from hashprompt.sweeps.grid import Cell
 from hashprompt.sweeps.jobs import Job, Outcome, Tell
 from hashprompt.sweeps.tables import ResultTable, StatusTable
 from hashprompt.terminal import Terminal
-
-LOOK_SECONDS = 0.5
 
 
 class Engine(Protocol):
@@ -50,11 +48,12 @@ class Sweep:
     @classmethod
     def load(cls, path: str | Path) -> "Sweep":
         """What is in the folder of a sweep."""
-        folder = SweepFolder(Path(path))
+        folder = open_folder(path)
         return cls(folder, tuple(folder.read_cells()))
 
     def states(self) -> list[tuple[Cell, CellState]]:
         """All cells of the grid, and where they stand now."""
+        self.folder.refresh()
         now = time.time()
         return [(cell, self.folder.state(cell, now)) for cell in self.cells]
 
@@ -100,7 +99,7 @@ def make_engine(name: str, workers: int | None, retries: int, **how: Any) -> Eng
 
 
 def run_sweep(
-    cells: Sequence[Cell], out: Path, engine: Engine, quiet: bool, log: Sequence[str] = ()
+    cells: Sequence[Cell], out: str | Path, engine: Engine, quiet: bool, log: Sequence[str] = ()
 ) -> Sweep:
     """Run the cells that have no result yet.
 
@@ -111,10 +110,10 @@ def run_sweep(
         Interrupted: on Ctrl-C, when all cells in hand are saved.
     """
     make_loggers(log)  # refuses what is unknown before anything is run
-    folder = SweepFolder(out)
+    folder = open_folder(out)
     sweep = Sweep(folder, tuple(cells))
     busy = f"Another sweep works in {out}. Wait for it, or choose another --out."
-    with locked(out, lambda: busy):
+    with locked(folder.path, lambda: busy):  # at a URI nobody can be kept out
         folder.write_cells(cells)
         jobs = _jobs(sweep, log)
         for job in jobs:
@@ -126,7 +125,7 @@ def run_sweep(
 
 def _jobs(sweep: Sweep, log: Sequence[str]) -> list[Job]:
     """What is left to do; a cell that two rows share is one job."""
-    place = str(sweep.folder.path.resolve())
+    place = sweep.folder.address
     jobs: dict[str, Job] = {}
     for cell, state in sweep.states():
         if state.state != "done":
@@ -150,7 +149,7 @@ def _run(sweep: Sweep, jobs: Sequence[Job], engine: Engine, quiet: bool) -> None
             while engine.is_working:
                 if not quiet and console.is_terminal:
                     live.update(sweep.status().to_rich(), refresh=True)
-                ended.wait(LOOK_SECONDS)
+                ended.wait(sweep.folder.look_seconds)
                 ended.clear()
         except KeyboardInterrupt as error:
             live.update("Stopping: running cells are saved …", refresh=True)

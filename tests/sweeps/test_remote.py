@@ -18,8 +18,7 @@ from hashprompt.sweeps.grid import Cell, read_grid
 from hashprompt.sweeps.remote import Mirror
 from hashprompt.sweeps.sweep import Sweep
 
-
-# Its first process dies in its second task; what it learned tells by whom.
+# Its first process dies in the second task; a file tells which tasks were begun.
 MORTAL = """
 import os, signal
 from pathlib import Path

@@ -143,7 +143,8 @@ def test_the_log_has_the_numbers_of_the_result(tmp_path: Path, tiny_run: Any) ->
     assert (options["method"], options["epochs"], options["batch_size"]) == ("hash", "2", "8")
 
 
-def test_a_log_that_fails_is_told_once_and_costs_nothing(tmp_path: Path, tiny_run: Any) -> None:
+@pytest.mark.filterwarnings("error")
+def test_a_log_that_fails_is_told_once_and_costs_nothing(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     os.symlink(tmp_path / "elsewhere", tmp_path / "logs" / "steps.csv")
     logger = started(tmp_path)
@@ -161,7 +162,6 @@ def test_overwriting_a_run_removes_its_log_and_nothing_else(tmp_path: Path, tiny
     assert [file.name for file in (place / "logs").iterdir()] == ["mine.txt"]
 
 
-@pytest.mark.filterwarnings("error")
 def test_a_wrong_name_and_a_missing_package_are_refused(
     monkeypatch: pytest.MonkeyPatch, cli: Any, tmp_path: Path
 ) -> None:

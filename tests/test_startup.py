@@ -44,6 +44,7 @@ REFUSED = [
     ["run", "-b", "missing.safetensors"],
     ["run", "--preset", "bset"],
     ["run", "--set", "topk=3"],
+    ["run", "--log", "cvs"],
     ["run", "--set", "top_k=0"],
     ["run", "--set", "top_k=9", "--set", "experts=3"],
     ["run", "--set", "lr=nan"],

@@ -21,6 +21,7 @@ from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.trainer import Trainer
 from hashprompt.engine.views import describe_transform
 from hashprompt.errors import UserError
+from hashprompt.loggers import LOG_FILES, make_loggers
 from hashprompt.methods.base import Method
 from hashprompt.methods.building import build_method
 from hashprompt.methods.configs.base import MethodConfig
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 RUN_FILES = (
     *("config.json", "result.json", "report.html", "figures/*.png", LOCK),
     *(f"checkpoints/{name}" for name in FILES),
+    *LOG_FILES,
 )
 
 
@@ -78,6 +80,7 @@ def run(
     out: str | Path | None = None,
     overwrite: bool = False,
     quiet: bool = False,
+    log: Sequence[str] = (),
     **options: Any,
 ) -> Result:
     """Train a method over a stream of tasks and evaluate it after each.
@@ -90,10 +93,11 @@ def run(
         out: run directory; default `runs/METHOD-STREAM-SEED`.
         overwrite: replace a run that is there already.
         quiet: no progress.
+        log: where to log as it goes: `csv`, `tensorboard`, `mlflow`, `wandb`.
         **options: any option of the method, the stream or the run, e.g. ``top_k=3``.
     """
-    planned = plan(method, stream, backbone, seed, preset, options)
-    return execute(planned, None if out is None else Path(out), overwrite, quiet)
+    planned, loggers = plan(method, stream, backbone, seed, preset, options), make_loggers(log)
+    return execute(planned, None if out is None else Path(out), overwrite, quiet, loggers)
 
 
 def execute(
@@ -125,6 +129,7 @@ def resume(
     quiet: bool = False,
     download: bool = False,
     callbacks: Sequence[Callback] = (),
+    log: Sequence[str] = (),
 ) -> Result:
     """Go on with an interrupted run; it ends with the numbers of an undisturbed one.
 
@@ -134,15 +139,16 @@ def resume(
         quiet: no progress.
         download: whether weights or images that the folder names may be downloaded.
         callbacks: told what happens, beside the progress bars.
+        log: as in `run`; a log that is there goes on where the checkpoint stands.
     """
-    folder = Path(folder)
+    folder, loggers = Path(folder), make_loggers(log)
     result = _finished(folder)
     if result is not None:
         return result
     planned, protocol = stored_plan(folder)
     parts = prepare(planned, download)
     _check_same(folder, protocol, parts[0])
-    return _carry_out(planned, folder, [*_bars(quiet), *callbacks], *parts)
+    return _carry_out(planned, folder, [*_bars(quiet), *callbacks, *loggers], *parts)
 
 
 def _bars(quiet: bool) -> list[Callback]:
@@ -335,25 +341,35 @@ def _carry_out(
         method, stream, backbone, planned.run_options, fabric, folder, planned.seed, callbacks
     )
     with _alone(folder) if fabric.is_global_zero else nullcontext():
-        log = trainer.fit()
-    data = {
+        told, data = trainer.callbacks, None
+        told.on_run_start(folder, planned.to_dict())
+        try:
+            data = _result(planned, protocol, trainer)
+        finally:
+            told.on_run_end(data)
+        if fabric.is_global_zero:
+            write_json(inside(folder, "result.json"), data)
+    fabric.barrier()
+    return Result(folder, data, fabric.is_global_zero)
+
+
+def _result(planned: Plan, protocol: dict[str, Any], trainer: Trainer) -> dict[str, Any]:
+    """Learn the stream to its end, and tell all that was found."""
+    method, log = trainer.method, trainer.fit()
+    return {
         "format": FORMAT,
         "finished": True,
         "config": planned.to_dict(),
         "protocol": protocol,
         **log,
-        "metrics": summarise(log["accuracy"], stream.shared_test),
+        "metrics": summarise(log["accuracy"], trainer.stream.shared_test),
         "usage": method.usage(),
         "parameters": method.sizes(),
         "images_stored": method.images_stored(),
         "image_bytes": method.image_bytes(),
-        "passes": dict(backbone.model.passes),
+        "passes": dict(trainer.backbone.model.passes),
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in ("hashprompt", "torch", "timm", "lightning-fabric")},
         },
     }
-    if fabric.is_global_zero:
-        write_json(inside(folder, "result.json"), data)
-    fabric.barrier()
-    return Result(folder, data, fabric.is_global_zero)

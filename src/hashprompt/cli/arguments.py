@@ -12,6 +12,12 @@ MOST_YAML = 100_000  # characters: a configuration has a few hundred
 DEEPEST_YAML = 20  # lists in lists; options need two
 LONGEST_YAML = 3500  # characters of one value; a number of so many digits can still be printed
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+LogTo = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log", help="Log as it goes, may be repeated: `csv`, `tensorboard`, `mlflow`, `wandb`."
+    ),
+]
 
 
 def parse_settings(items: Iterable[str] | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hashprompt.cli.arguments import Quiet, parse_settings, read_yaml_file
+from hashprompt.cli.arguments import LogTo, Quiet, parse_settings, read_yaml_file
 from hashprompt.cli.printing import console, print_line
 from hashprompt.terminal import PlainTable
 
@@ -55,6 +55,7 @@ def run(
         Path | None, typer.Option(help="Run directory; default `runs/METHOD-STREAM-SEED`.")
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace the run that is in `--out`.")] = False,
+    log: LogTo = None,
     quiet: Quiet = False,
 ) -> None:
     """Train a method over a stream of tasks and report.
@@ -69,6 +70,7 @@ def run(
 
     All options of a method: `hashprompt methods hash`.
     """
+    from hashprompt.loggers import make_loggers
     from hashprompt.plan import plan
 
     given = {
@@ -82,25 +84,29 @@ def run(
     settings = {k: options.pop(k) for k in given if k in options}
     settings |= {k: v for k, v in given.items() if v is not None}
     options |= parse_settings(set_)
-    planned = plan(**settings, options=options)  # before torch: bad input is refused at once
+    # Before torch: bad input is refused at once.
+    planned, loggers = plan(**settings, options=options), make_loggers(log or ())
     from hashprompt.benchmark import execute
 
-    _show(execute(planned, out, overwrite, quiet))
+    _show(execute(planned, out, overwrite, quiet, loggers))
 
 
 def resume(
     folder: Annotated[Path, typer.Argument(help="The run directory.")],
+    log: LogTo = None,
     quiet: Quiet = False,
     download: Download = False,
 ) -> None:
     """Go on with an interrupted run. It ends with the same numbers as an undisturbed one."""
+    from hashprompt.loggers import make_loggers
     from hashprompt.plan import stored_plan
 
+    loggers = make_loggers(log or ())
     if not (folder / "result.json").exists():
         stored_plan(folder)  # before torch: what is no run is refused at once
     from hashprompt import benchmark
 
-    _show(benchmark.resume(folder, quiet, download))
+    _show(benchmark.resume(folder, quiet, download, loggers))
 
 
 def evaluate(

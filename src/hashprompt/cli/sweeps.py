@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hashprompt.cli.arguments import Quiet, read_yaml_file
+from hashprompt.cli.arguments import LogTo, Quiet, read_yaml_file
 from hashprompt.cli.printing import console, print_error, print_line, print_text
 from hashprompt.errors import UserError
 
@@ -17,8 +17,10 @@ def sweep(
     grid: Annotated[
         str, typer.Argument(metavar="GRID|status", help="YAML file of a grid; or `status`.")
     ],
-    folder: Annotated[Path | None, typer.Argument(help="With `status`: folder of a sweep.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the sweep.")] = None,
+    folder: Annotated[str | None, typer.Argument(help="With `status`: folder of a sweep.")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Folder of the sweep, or a URI: `s3://bucket/sweep`.")
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Run this row alone; may be repeated.")
     ] = None,
@@ -33,6 +35,7 @@ def sweep(
     cpus: Annotated[float | None, typer.Option(help="Ray: CPUs of a cell.")] = None,
     gpus: Annotated[float | None, typer.Option(help="Ray: GPUs of a cell, also a share.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be run, and stop.")] = False,
+    log: LogTo = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a grid of methods, streams, seeds and options; finished cells are never run again.
@@ -68,7 +71,7 @@ def sweep(
 
         print_text(estimate(cells, out, chosen.workers))
     if not plan:
-        _show(run_sweep(cells, out, chosen, quiet))
+        _show(run_sweep(cells, out, chosen, quiet, log or ()))
 
 
 def _show(found: "Sweep") -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
@@ -16,6 +17,7 @@ class StepEnd:
         images: that went through since the phase started or was resumed.
         loss: the sum that was minimised.
         rates: of each parameter group.
+        total: steps since the run began, this one included; goes on where a run is resumed.
     """
 
     task: int
@@ -27,6 +29,7 @@ class StepEnd:
     images: int
     loss: float
     rates: tuple[float, ...]
+    total: int
 
     @property
     def done(self) -> int:
@@ -36,6 +39,9 @@ class StepEnd:
 
 class Callback:
     """Override what you want to hear of. Tasks are counted from 0."""
+
+    def on_run_start(self, folder: Path, config: Mapping[str, Any]) -> None:
+        """A run of `benchmark` begins, or goes on: its run directory and its plan."""
 
     def on_start(self, tasks: int, done: int) -> None:
         """Work begins on a stream of so many tasks, or goes on after some of them."""
@@ -56,7 +62,10 @@ class Callback:
         """So many images of an evaluation were tested."""
 
     def on_evaluation_end(self, entry: Mapping[str, Any], stages: int) -> None:
-        """The learner was tested: an entry of `after_task`, and how many there will be."""
+        """The learner was tested: an entry of `after_task`, and how many there will be.
+
+        Beside it the entry has `accuracy`, in percent on each task so far.
+        """
 
     def on_task_end(self, task: int) -> None:
         """A task is learned, tested and saved."""
@@ -66,6 +75,12 @@ class Callback:
 
     def on_stop(self) -> None:
         """Work ends, or is cut off by an error."""
+
+    def on_run_end(self, result: Mapping[str, Any] | None) -> None:
+        """A run of `benchmark` ends, with the content of its `result.json`; None if it was cut off.
+
+        The result is not on disk yet: who is killed here is told again.
+        """
 
 
 class Callbacks(Callback):
@@ -86,6 +101,10 @@ class Callbacks(Callback):
             yield
         finally:
             self.on_stop()
+
+    def on_run_start(self, folder: Path, config: Mapping[str, Any]) -> None:
+        for callback in self._all:
+            callback.on_run_start(folder, config)
 
     def on_start(self, tasks: int, done: int) -> None:
         for callback in self._all:
@@ -122,3 +141,7 @@ class Callbacks(Callback):
     def on_stop(self) -> None:
         for callback in self._all:
             callback.on_stop()
+
+    def on_run_end(self, result: Mapping[str, Any] | None) -> None:
+        for callback in self._all:
+            callback.on_run_end(result)

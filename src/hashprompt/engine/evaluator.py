@@ -81,7 +81,8 @@ class Evaluator:
             "tii_accuracy": count.share("first_guess"),
             "task_inference": None if stream.shared_test else count.share("task"),
         }
-        self._callback.on_evaluation_end(entry, len(stream.stages))
+        column = [row[stage] for row in accuracy[:last]]
+        self._callback.on_evaluation_end({**entry, "accuracy": column}, len(stream.stages))
         return entry, count.images
 
 

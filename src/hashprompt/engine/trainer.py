@@ -101,6 +101,7 @@ class Trainer:
         self.passes = Passes(backbone, self.views, options, fabric, self._on_images_seen)
         self.evaluator = Evaluator(method, stream, self.passes, fabric, self.callbacks)
         self.position = Position()
+        self.steps = 0  # of training, since the run began
         stages = len(stream.stages)
         self.log: dict[str, Any] = {
             "accuracy": [[None] * stages for _ in range(stages)],
@@ -194,11 +195,12 @@ class Trainer:
                     self._record(phase, Seen(rows, epoch, outputs), step)
                 images += count
                 self.clock.count(count)
+                self.steps += 1
                 position.epoch, position.step = epoch, step + 1
                 self.callbacks.on_step_end(
                     StepEnd(
                         *(data.index, phase.name, epoch, phase.epochs, step, steps),
-                        *(images, loss, rates),
+                        *(images, loss, rates, self.steps),
                     )
                 )
                 self._save_if_due(optimization)
@@ -291,6 +293,7 @@ class Trainer:
             return
         tensors, state = loaded
         self.position, self.log = Position(**state["position"]), state["log"]
+        self.steps = state.get("steps", 0)
         self.clock = Clock(self.log["timings"])
         self.backbone.model.passes.update(state["passes"])
         if state["precision"]:  # of the loss scaler
@@ -327,6 +330,7 @@ class Trainer:
                 tensors |= optimization.tensors()
             state = {
                 "position": asdict(self.position),
+                "steps": self.steps,
                 "log": self.log,
                 "passes": dict(self.backbone.model.passes),
                 "precision": self.fabric.strategy.precision.state_dict(),

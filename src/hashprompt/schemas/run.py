@@ -128,7 +128,15 @@ class RunState(Schema):
     """`checkpoints/state-N.json`."""
 
     position: Position
+    steps: Count = 0  # of training, since the run began
     log: Log
     passes: dict[str, Count]
     precision: Values
     tensors_sha256: Sha256
+
+
+class LogState(Schema):
+    """`logs/NAME.json`: the run of MLflow or Weights & Biases, and the last row of each table."""
+
+    run: Annotated[str, Field(pattern="^[0-9a-zA-Z_-]{1,128}$")]
+    last: dict[str, Count] = Field(default_factory=dict)

@@ -15,7 +15,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import BinaryIO, NewType
 
 from hashprompt.errors import UserError
@@ -222,7 +222,7 @@ def remove_ours(target: Target, patterns: Sequence[str]) -> None:
     """
     if target.is_symlink() or not target.is_dir():
         return
-    folders = {".", *(pattern.rpartition("/")[0] for pattern in patterns)}
+    folders = {str(folder) for pattern in patterns for folder in PurePosixPath(pattern).parents}
     for place, _, names in os.walk(target, topdown=False):  # does not go through links
         folder = Path(place).relative_to(target)
         for name in names:

@@ -10,8 +10,6 @@ from hashprompt.engine.callbacks import Callback, StepEnd
 from hashprompt.plan import Plan
 from hashprompt.sweeps.folder import SweepFolder
 
-REPORT_SECONDS = 1.0  # between two reports of where a cell stands
-
 
 class ProgressFile(Callback):
     """Tells other processes where a cell stands, through a small file."""
@@ -33,11 +31,11 @@ class ProgressFile(Callback):
         self._tell(task=task, phase=phase, steps=steps, done=done)
 
     def on_step_end(self, step: StepEnd) -> None:
-        if time.time() - self._written > REPORT_SECONDS:
+        if time.time() - self._written > self._folder.report_seconds:
             self._tell(done=step.done)
 
     def on_images_tested(self, done: int) -> None:
-        if time.time() - self._written > REPORT_SECONDS:
+        if time.time() - self._written > self._folder.report_seconds:
             self._tell(done=done)
 
     def on_task_end(self, task: int) -> None:
@@ -64,14 +62,14 @@ def run_cell(
     from hashprompt import benchmark  # imports torch
 
     digest = planned.digest
-    place = folder.run_dir(digest)
-    told = [ProgressFile(folder, digest), *callbacks]
-    if (place / "config.json").is_file():
-        result = benchmark.resume(place, quiet=True, download=True, callbacks=told)
-    else:
-        result = benchmark.execute(planned, place, quiet=True, callbacks=told)
-    asked = {
-        name: benchmark.evaluate(place, quiet=True, download=True, **options)
-        for name, options in ask.items()
-    }
+    with folder.checked_out(digest) as (place, copies):
+        told = [ProgressFile(folder, digest), *callbacks, *copies]
+        if (place / "config.json").is_file():
+            result = benchmark.resume(place, quiet=True, download=True, callbacks=told)
+        else:
+            result = benchmark.execute(planned, place, quiet=True, callbacks=told)
+        asked = {
+            name: benchmark.evaluate(place, quiet=True, download=True, **options)
+            for name, options in ask.items()
+        }
     folder.keep_result(digest, {**result.data, "asked": asked})

@@ -9,7 +9,7 @@ from pathlib import Path
 from hashprompt.methods.configs.rehearsal import BufferOptions
 from hashprompt.options.stream import StreamOptions
 from hashprompt.plan import Plan
-from hashprompt.sweeps.folder import SweepFolder
+from hashprompt.sweeps.folder import open_folder
 from hashprompt.sweeps.grid import Cell
 
 TRAINED = 3  # a step with gradients costs as much as so many passes without
@@ -30,9 +30,10 @@ class Cost:
         return TRAINED * self.trained + self.tested
 
 
-def estimate(cells: Sequence[Cell], out: Path, workers: int | None) -> str:
+def estimate(cells: Sequence[Cell], out: str | Path, workers: int | None) -> str:
     """In words, what running these cells takes; finished ones take nothing."""
-    now, folder = time.time(), SweepFolder(out)
+    now, folder = time.time(), open_folder(out)
+    folder.refresh()
     different = {cell.digest: cell for cell in cells}.values()
     left = [cell for cell in different if folder.state(cell, now).state != "done"]
     told = f"{len(different)} cells, {len(different) - len(left)} of them done"

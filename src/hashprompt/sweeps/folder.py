@@ -1,4 +1,4 @@
-"""What a sweep keeps on disk, and what another terminal can read of it.
+"""What a sweep keeps on disk or at a URI, and what another terminal can read of it.
 
 OUT/sweep.json               the cells of the grid
 OUT/cells/DIGEST/            the run directory of a cell
@@ -7,11 +7,14 @@ OUT/progress/DIGEST.json     where it stands
 OUT/failed/DIGEST.json       why it has no result
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Literal
 
+from hashprompt.engine.callbacks import Callback
 from hashprompt.errors import UserError
 from hashprompt.plan import plan_of
 from hashprompt.report.ledger import LEDGER, find_entry, write_entry
@@ -36,8 +39,27 @@ class CellState:
 class SweepFolder:
     """The folder of a sweep."""
 
+    look_seconds = 0.5  # between two looks at all cells
+    report_seconds = 1.0  # between two reports of where a cell stands
+
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    @property
+    def address(self) -> str:
+        """What other processes find it by."""
+        return str(self.path.resolve())
+
+    def refresh(self) -> None:
+        """Look at what other processes wrote: here they wrote it into the folder itself."""
+
+    @contextmanager
+    def checked_out(self, digest: str) -> Iterator[tuple[Path, Sequence[Callback]]]:
+        """A cell's run directory to work in, and whom to tell what happens there."""
+        yield self.run_dir(digest), ()
+
+    def _changed(self, *names: str) -> None:
+        """A small file was written or removed."""
 
     @property
     def ledger(self) -> Path:
@@ -54,6 +76,7 @@ class SweepFolder:
             for c in cells
         ]
         write_json(inside(self.path, "sweep.json"), {"cells": stored})
+        self._changed("sweep.json")
 
     def read_cells(self) -> list[Cell]:
         """The cells of the grid that was run last."""
@@ -69,20 +92,29 @@ class SweepFolder:
     def keep_result(self, digest: str, result: dict[str, Any]) -> None:
         """A cell is done."""
         write_entry(self.ledger, digest, result)
+        self._changed(LEDGER, f"{digest}.json")
         for kind in ("failed", "progress"):
-            remove_file(inside(self.path, kind, f"{digest}.json"))
+            self._remove(kind, f"{digest}.json")
 
     def write_progress(self, digest: str, progress: dict[str, Any]) -> None:
-        write_json(inside(self.path, "progress", f"{digest}.json"), progress)
+        self._write("progress", f"{digest}.json", progress)
 
     def write_failure(self, digest: str, error: str, traceback: str, attempts: int) -> None:
         """A cell cannot be done."""
         failure = {"error": error, "traceback": traceback, "attempts": attempts}
-        write_json(inside(self.path, "failed", f"{digest}.json"), failure)
-        remove_file(inside(self.path, "progress", f"{digest}.json"))
+        self._write("failed", f"{digest}.json", failure)
+        self._remove("progress", f"{digest}.json")
 
     def forget_failure(self, digest: str) -> None:
-        remove_file(inside(self.path, "failed", f"{digest}.json"))
+        self._remove("failed", f"{digest}.json")
+
+    def _write(self, kind: str, name: str, value: dict[str, Any]) -> None:
+        write_json(inside(self.path, kind, name), value)
+        self._changed(kind, name)
+
+    def _remove(self, kind: str, name: str) -> None:
+        remove_file(inside(self.path, kind, name))
+        self._changed(kind, name)
 
     def state(self, cell: Cell, now: float) -> CellState:
         """Where a cell stands at a time, in seconds since 1970."""
@@ -102,3 +134,21 @@ class SweepFolder:
             return read_json(inside(self.path, kind, f"{digest}.json"), schema, ADVICE)
         except (FileNotFoundError, DamagedError):  # it is written anew anyway
             return None
+
+
+def open_folder(place: str | Path) -> SweepFolder:
+    """The folder of a sweep at a path, or at a URI that fsspec knows, as `s3://bucket/sweep`."""
+    if not is_uri(place):
+        return SweepFolder(Path(place))
+    from hashprompt.sweeps.remote import RemoteSweepFolder
+
+    return RemoteSweepFolder(str(place))
+
+
+def place_for_logs(address: str) -> Path:
+    """Where workers of this machine print to: a new folder if the sweep is at a URI."""
+    return Path(mkdtemp(prefix="hashprompt-logs-")) if is_uri(address) else Path(address)
+
+
+def is_uri(place: str | Path) -> bool:
+    return "://" in str(place)

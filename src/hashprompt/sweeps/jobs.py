@@ -1,8 +1,7 @@
 """What engines are given and what they tell: jobs in, outcomes out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 
@@ -10,10 +9,11 @@ from typing import Any, Literal
 class Job:
     """A cell that is to be run; all of it can be sent to another machine as JSON."""
 
-    folder: str  # of the sweep
+    folder: str  # of the sweep: a path, or a URI
     digest: str
     plan: dict[str, Any]
     ask: dict[str, dict[str, Any]] = field(default_factory=dict)  # see `Grid.ask`
+    log: Sequence[str] = ()  # names of loggers
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,13 @@ def attempt(job: Job) -> Outcome:
 
     from hashprompt.engine.interrupts import Interrupted
     from hashprompt.errors import UserError, shortened
+    from hashprompt.loggers import make_loggers
     from hashprompt.plan import plan_of
     from hashprompt.sweeps.cell import run_cell
-    from hashprompt.sweeps.folder import SweepFolder
+    from hashprompt.sweeps.folder import open_folder
 
     try:
-        run_cell(SweepFolder(Path(job.folder)), plan_of(job.plan), job.ask)
+        run_cell(open_folder(job.folder), plan_of(job.plan), job.ask, make_loggers(job.log))
     except Interrupted:
         return Outcome("stopped")
     except UserError as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from hashprompt.storage.files import append_to, inside, make_folder
+from hashprompt.sweeps.folder import place_for_logs
 from hashprompt.sweeps.jobs import Job, Outcome, Tell
 
 DIED = "the process that ran it died (exit code {code}); see {log}"
@@ -25,7 +26,7 @@ class Worker:
         number: of the worker, from 0.
         threads: that it may use.
         gpu: that it sees, alone; None where there is none.
-        folder: of the sweep, for what its processes print.
+        folder: for what its processes print.
     """
 
     def __init__(self, number: int, threads: int, gpu: str | None, folder: Path) -> None:
@@ -95,9 +96,10 @@ class Processes:
         """Begin; `tell` is called from threads."""
         for job in jobs:
             self._jobs.put(job)
+        logs = place_for_logs(jobs[0].folder)
         for number in range(min(self.workers, len(jobs))):
             gpu = self._gpus[number % len(self._gpus)] if self._gpus else None
-            worker = Worker(number, self._threads, gpu, Path(jobs[0].folder))
+            worker = Worker(number, self._threads, gpu, logs)
             thread = threading.Thread(target=self._work, args=(worker, tell), daemon=True)
             self._running.append((worker, thread))
             thread.start()

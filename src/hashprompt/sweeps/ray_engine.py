@@ -1,7 +1,7 @@
 """The engine for many machines: every job is a task of Ray.
 
 A task whose machine or process dies is given to another by Ray itself, and goes on there from the
-checkpoint in the sweep's folder, which all machines must see under the same path.
+checkpoint in the sweep's folder, which all machines must see under the same path or URI.
 """
 
 import threading

@@ -11,14 +11,13 @@ from rich.live import Live
 
 from hashprompt.engine.interrupts import Interrupted
 from hashprompt.errors import UserError
+from hashprompt.loggers import make_loggers
 from hashprompt.storage.lock import locked
-from hashprompt.sweeps.folder import CellState, SweepFolder
+from hashprompt.sweeps.folder import CellState, SweepFolder, open_folder
 from hashprompt.sweeps.grid import Cell
 from hashprompt.sweeps.jobs import Job, Outcome, Tell
 from hashprompt.sweeps.tables import ResultTable, StatusTable
 from hashprompt.terminal import Terminal
-
-LOOK_SECONDS = 0.5
 
 
 class Engine(Protocol):
@@ -49,11 +48,12 @@ class Sweep:
     @classmethod
     def load(cls, path: str | Path) -> "Sweep":
         """What is in the folder of a sweep."""
-        folder = SweepFolder(Path(path))
+        folder = open_folder(path)
         return cls(folder, tuple(folder.read_cells()))
 
     def states(self) -> list[tuple[Cell, CellState]]:
         """All cells of the grid, and where they stand now."""
+        self.folder.refresh()
         now = time.time()
         return [(cell, self.folder.state(cell, now)) for cell in self.cells]
 
@@ -98,18 +98,24 @@ def make_engine(name: str, workers: int | None, retries: int, **how: Any) -> Eng
     return Processes(workers, retries)
 
 
-def run_sweep(cells: Sequence[Cell], out: Path, engine: Engine, quiet: bool) -> Sweep:
+def run_sweep(
+    cells: Sequence[Cell], out: str | Path, engine: Engine, quiet: bool, log: Sequence[str] = ()
+) -> Sweep:
     """Run the cells that have no result yet.
+
+    Args:
+        log: names of loggers, for each cell.
 
     Raises:
         Interrupted: on Ctrl-C, when all cells in hand are saved.
     """
-    folder = SweepFolder(out)
+    make_loggers(log)  # refuses what is unknown before anything is run
+    folder = open_folder(out)
     sweep = Sweep(folder, tuple(cells))
     busy = f"Another sweep works in {out}. Wait for it, or choose another --out."
-    with locked(out, lambda: busy):
+    with locked(folder.path, lambda: busy):  # at a URI nobody can be kept out
         folder.write_cells(cells)
-        jobs = _jobs(sweep)
+        jobs = _jobs(sweep, log)
         for job in jobs:
             folder.forget_failure(job.digest)
         if jobs:
@@ -117,14 +123,14 @@ def run_sweep(cells: Sequence[Cell], out: Path, engine: Engine, quiet: bool) -> 
     return sweep
 
 
-def _jobs(sweep: Sweep) -> list[Job]:
+def _jobs(sweep: Sweep, log: Sequence[str]) -> list[Job]:
     """What is left to do; a cell that two rows share is one job."""
-    place = str(sweep.folder.path.resolve())
+    place = sweep.folder.address
     jobs: dict[str, Job] = {}
     for cell, state in sweep.states():
         if state.state != "done":
             ask = {**jobs[cell.digest].ask, **cell.ask} if cell.digest in jobs else cell.ask
-            jobs[cell.digest] = Job(place, cell.digest, cell.plan.to_dict(), ask)
+            jobs[cell.digest] = Job(place, cell.digest, cell.plan.to_dict(), ask, tuple(log))
     return list(jobs.values())
 
 
@@ -143,7 +149,7 @@ def _run(sweep: Sweep, jobs: Sequence[Job], engine: Engine, quiet: bool) -> None
             while engine.is_working:
                 if not quiet and console.is_terminal:
                     live.update(sweep.status().to_rich(), refresh=True)
-                ended.wait(LOOK_SECONDS)
+                ended.wait(sweep.folder.look_seconds)
                 ended.clear()
         except KeyboardInterrupt as error:
             live.update("Stopping: running cells are saved …", refresh=True)

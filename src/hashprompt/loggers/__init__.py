@@ -1,0 +1,50 @@
+"""Logs of runs: what happens in a run, as CSV files or for TensorBoard, MLflow, Weights & Biases.
+
+All write below `logs/` of the run directory. Their packages are imported when a run starts.
+"""
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+
+from hashprompt.engine.callbacks import Callback
+from hashprompt.errors import UserError, shortened
+from hashprompt.loggers.csv_log import CsvLog
+from hashprompt.loggers.log import LOGS, Log
+from hashprompt.loggers.mlflow_log import MlflowLog
+from hashprompt.loggers.run_logger import RunLogger
+from hashprompt.loggers.tensorboard_log import TensorBoardLog
+from hashprompt.loggers.wandb_log import WandbLog
+
+LOGGERS: dict[str, type[Log]] = {
+    "csv": CsvLog,
+    "tensorboard": TensorBoardLog,
+    "mlflow": MlflowLog,
+    "wandb": WandbLog,
+}
+# All that logs leave in a run directory.
+LOG_FILES = tuple(f"{LOGS}/{name}" for log in LOGGERS.values() for name in log.files)
+
+
+def make_loggers(names: Iterable[str]) -> list[Callback]:
+    """Callbacks that log a run, each name once.
+
+    Raises:
+        UserError: for an unknown name, and where a package is missing.
+    """
+    different = dict.fromkeys([names] if isinstance(names, str) else names)
+    for name in different:
+        if name not in LOGGERS:
+            known = ", ".join(LOGGERS)
+            raise UserError(f"No logger is called `{shortened(name)}`. There are: {known}.")
+        if not _is_installed(LOGGERS[name].package):
+            raise UserError(
+                f"Logging to {name} needs its package: pip install 'hashprompt[{name}]'"
+            )
+    return [RunLogger(name, LOGGERS[name]) for name in different]
+
+
+def _is_installed(package: str | None) -> bool:
+    if package is None:
+        return True
+    found = find_spec(package)
+    return found is not None and found.origin is not None  # without: just a folder of this name

@@ -1,0 +1,168 @@
+"""A sweep at a URI: cells are run in temporary folders, and copied there whenever they are saved.
+
+What is small (ledger, progress, failures) has a local copy that `refresh` brings up to date, so all
+of it is read as in a folder of this machine.
+"""
+
+import fnmatch
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from hashprompt.engine.callbacks import Callback, StepEnd
+from hashprompt.errors import UserError, shortened
+from hashprompt.report.ledger import LEDGER
+from hashprompt.storage.files import (
+    TEMPORARY,
+    Target,
+    as_given,
+    inside,
+    make_folder,
+    read_file,
+    remove_file,
+    write_atomically,
+)
+from hashprompt.storage.lock import LOCK
+from hashprompt.storage.remote import RemoteFolder
+from hashprompt.sweeps.folder import SweepFolder
+from hashprompt.sweeps.grid import Cell
+
+SEND_SECONDS = 60.0  # between two looks for a checkpoint inside a phase
+# A state counts only with its tensors, a checkpoint only in a run, a result only with all of it.
+SENT_LAST = ("checkpoints/state-*.json", "result.json")
+
+
+class Mirror:
+    """A local folder and its copy at a URI."""
+
+    def __init__(self, remote: RemoteFolder, name: str, folder: Path) -> None:
+        self._remote, self._name, self._folder = remote, name, folder
+        self._there: dict[str, str] = {}  # versions of what was fetched
+        self._sent: dict[str, tuple[int, int]] = {}  # what is the same here and there
+        make_folder(as_given(folder))
+
+    def fetch(self) -> None:
+        """Make the local folder what the copy is."""
+        there = self._remote.versions(self._name)
+        for name, version in there.items():
+            if self._there.get(name) != version:
+                with suppress(FileNotFoundError):  # removed in the meantime
+                    content = self._remote.read(f"{self._name}/{name}")
+                    write_atomically(self._local(name), content)
+        for name in self._there.keys() - there.keys():
+            remove_file(self._local(name))
+        self._there, self._sent = there, self._here()
+
+    def send(self) -> None:
+        """Copy what changed here; a kill in between leaves a copy that can be gone on with."""
+        here = self._here()
+        changed = [name for name, state in here.items() if self._sent.get(name) != state]
+        for name in sorted(changed, key=_rank):
+            self._remote.write(f"{self._name}/{name}", read_file(self._local(name)))
+            self._sent[name] = here[name]
+        for name in self._sent.keys() - here.keys():
+            self._remote.remove(f"{self._name}/{name}")
+            del self._sent[name]
+
+    def _local(self, name: str) -> Target:
+        return inside(self._folder, *name.split("/"))
+
+    def _here(self) -> dict[str, tuple[int, int]]:
+        files = (p for p in self._folder.rglob("*") if p.is_file() and not p.is_symlink())
+        ours = (p for p in files if p.name != LOCK and not TEMPORARY.fullmatch(p.name))
+        about = {p.relative_to(self._folder).as_posix(): p.stat() for p in ours}
+        return {name: (status.st_mtime_ns, status.st_size) for name, status in about.items()}
+
+
+def _rank(name: str) -> int:
+    """When a file is sent: the plan first, for without it the rest is no run."""
+    late = [number for number, kind in enumerate(SENT_LAST, 1) if fnmatch.fnmatchcase(name, kind)]
+    return late[0] if late else -(name == "config.json")
+
+
+class Uploads(Callback):
+    """Sends a run away whenever it was saved."""
+
+    def __init__(self, run: Mirror) -> None:
+        self._run, self._sent_at = run, time.monotonic()
+
+    def on_phase_start(self, task: int, phase: str, steps: int, done: int) -> None:
+        self._send()
+
+    def on_step_end(self, step: StepEnd) -> None:
+        if time.monotonic() - self._sent_at > SEND_SECONDS:
+            self._send()
+
+    def on_task_end(self, task: int) -> None:
+        self._send()
+
+    def _send(self) -> None:
+        self._sent_at = time.monotonic()
+        with tried_again_later():
+            self._run.send()
+
+
+class RemoteSweepFolder(SweepFolder):
+    """The folder of a sweep at a URI."""
+
+    look_seconds, report_seconds = 5.0, 15.0  # every look and report are requests to a server
+
+    def __init__(self, uri: str) -> None:
+        self._uri, self._remote = uri, RemoteFolder(uri)
+        self._temporary = tempfile.TemporaryDirectory(prefix="hashprompt-sweep-")
+        super().__init__(Path(self._temporary.name))
+        kinds = (LEDGER, "progress", "failed")
+        self._mirrors = [Mirror(self._remote, kind, inside(self.path, kind)) for kind in kinds]
+
+    @property
+    def address(self) -> str:
+        return self._uri
+
+    def refresh(self) -> None:
+        for mirror in self._mirrors:
+            mirror.fetch()
+
+    @contextmanager
+    def checked_out(self, digest: str) -> Iterator[tuple[Path, Sequence[Callback]]]:
+        with tempfile.TemporaryDirectory(prefix="hashprompt-cell-") as temporary:
+            run = Mirror(self._remote, f"cells/{digest}", Path(temporary))
+            run.fetch()
+            try:
+                yield Path(temporary), [Uploads(run)]
+            except BaseException:
+                with tried_again_later():
+                    run.send()
+                raise
+            run.send()
+
+    def read_cells(self) -> list[Cell]:
+        try:
+            content = self._remote.read("sweep.json")
+        except FileNotFoundError as error:
+            raise UserError(f"No sweep is at {self._uri}: there is no sweep.json.") from error
+        write_atomically(inside(self.path, "sweep.json"), content)
+        return super().read_cells()
+
+    def write_progress(self, digest: str, progress: dict[str, Any]) -> None:
+        with tried_again_later():
+            super().write_progress(digest, progress)
+
+    def _changed(self, *names: str) -> None:
+        name, local = "/".join(names), inside(self.path, *names)
+        if local.exists():
+            self._remote.write(name, read_file(local))
+        else:
+            self._remote.remove(name)
+
+
+@contextmanager
+def tried_again_later() -> Iterator[None]:
+    """A server that is gone for a while must not cost a cell."""
+    try:
+        yield
+    except Exception as error:  # every kind of server has errors of its own
+        warnings.warn(f"Not copied, and tried again later: {shortened(error, 200)}", stacklevel=3)

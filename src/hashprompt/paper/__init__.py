@@ -1,1 +1,1 @@
-"""The paper by name: its tables, figures and claims as data, the runs behind them, what came out."""
+"""The paper by name: tables, figures and claims as data, their runs, and what came out."""

@@ -1,4 +1,4 @@
-"""The paper's tables, figures and claims as they are written down in this package. No torch here."""
+"""The paper's tables and figures as they are written down in this package."""
 
 import re
 from functools import cache
@@ -187,9 +187,8 @@ def scale_table() -> ScaleTable:
     return ScaleTable(**read_data("scales.yaml"))
 
 
-def read_data(name: str) -> dict[str, Any]:
+def read_data(name: str) -> Any:
     """A YAML file of this package."""
     import yaml  # not for names alone
 
-    data: dict[str, Any] = yaml.safe_load((files("hashprompt.paper") / name).read_text("utf-8"))
-    return data
+    return yaml.safe_load((files("hashprompt.paper") / name).read_text("utf-8"))

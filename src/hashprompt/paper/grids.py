@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hashprompt.data.streams.names import EMBEDDED
 from hashprompt.errors import UserError
 from hashprompt.methods.registry import find_method
-from hashprompt.options import Options, split_options
+from hashprompt.options import Options, build, split_options
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
 from hashprompt.paper.data import (
@@ -70,7 +70,7 @@ def make_setting(
     if scale != "mini":
         if data or weights:
             raise UserError(f"--data and --weights are for --scale mini; {scale} has its own.")
-        return Setting(scale, seeds=seeds, changes=changes or {})  # type: ignore[arg-type]
+        return Setting(scale, seeds=seeds, changes=changes or {})
     if data is None or weights is None:
         raise UserError(
             "--scale mini needs images and weights of yours: --data IMAGES.npz (x_train, y_train, "
@@ -100,17 +100,13 @@ def grids(experiment: Experiment, setting: Setting) -> list[Grid]:
         options = _options(experiment, row, setting)
         run = RowSpec(method=row.method, preset=row.preset, options=options)
         rows.setdefault(backbone or row.backbone, {})[row.name] = run
-    return [
-        Grid(
-            rows=group,
-            streams=streams,
-            backbones=[name],
-            seeds=setting.seed_list(),
-            options=spec.options,
-            options_if_known=spec.if_known,
-        )
-        for name, group in rows.items()
-    ]
+    common = {
+        "streams": streams,
+        "seeds": setting.seed_list(),
+        "options": spec.options,
+        "options_if_known": spec.if_known,
+    }
+    return [build(Grid, {**common, "rows": rows[name], "backbones": [name]}) for name in rows]
 
 
 def _options(experiment: Experiment, row: PaperRow, setting: Setting) -> dict[str, Any]:

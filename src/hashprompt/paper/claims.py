@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from hashprompt.options import Options
 from hashprompt.paper.data import Experiment, find_experiment, read_data
 from hashprompt.paper.grids import Place
-from hashprompt.paper.measures import MEASURES
+from hashprompt.paper.measures import FORMATS, MEASURES
 from hashprompt.paper.results import Results
 from hashprompt.report.compare import TextTable
 from hashprompt.report.statistics import Difference, paired_difference
@@ -81,15 +81,23 @@ class Judged(TextTable):
         return combined([f.verdict for f in self.findings if f.place == place])
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        header = ["comparison", "place", "data set", "difference [95 %]", "pairs", "paper"]
-        body = []
-        for finding in self.findings:
-            if found := finding.difference:
-                check = finding.check
-                told = "–" if finding.paper is None else _signed(finding.paper)
-                line = [f"{check.ours} − {check.theirs}", str(finding.place), finding.data_set]
-                body.append([*line, _with_interval(found), str(found.pairs), told, finding.verdict])
-        return [*header, "verdict"], body
+        header = ["comparison", "where", "difference [95 %]", "pairs", "paper", "verdict"]
+        return header, [self._line(f, f.difference) for f in self.findings if f.difference]
+
+    def _line(self, finding: Finding, found: Difference) -> list[str]:
+        check, is_full = finding.check, finding.place.scale == "full"
+        where = f"{finding.place}, {finding.data_set}" if is_full else str(finding.place)
+        paper = "–" if finding.paper is None else self._written(finding.paper)
+        if finding.paper is not None and not is_full:
+            paper += f" ({finding.data_set})"
+        ours = self._written(found.mean)
+        if found.low is not None and found.high is not None:
+            ours += f" [{self._written(found.low)}, {self._written(found.high)}]"
+        compared = f"{check.ours} − {check.theirs}"
+        return [compared, where, ours, str(found.pairs), paper, finding.verdict]
+
+    def _written(self, value: float) -> str:
+        return format(value, FORMATS.get(self.claim.metric, "+.2f"))
 
 
 @cache
@@ -170,16 +178,3 @@ def combined(verdicts: Sequence[Verdict]) -> Verdict:
     if not told:
         return "not run"
     return told.pop() if len(told) == 1 else "mixed"
-
-
-def _with_interval(difference: Difference) -> str:
-    low, high = difference.low, difference.high
-    interval = "" if low is None or high is None else f" [{_signed(low)}, {_signed(high)}]"
-    return _signed(difference.mean) + interval
-
-
-def _signed(value: float) -> str:
-    """Two decimals; three digits of what is smaller, and whole numbers of what is large."""
-    if abs(value) >= 1000:
-        return f"{value:+,.0f}"
-    return f"{value:+.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:+.3g}"

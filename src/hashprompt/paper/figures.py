@@ -77,12 +77,9 @@ def accuracy_and_size(source: Source) -> Drawn:
         size = fmean(prompt_parameters(run) for run in runs)
         mean, deviation = _mean([run["metrics"]["FAA"] for run in runs])
         mark: dict[str, Any] = {"color": PALETTE[number % 6], "marker": MARKERS[number // 6 % 6]}
-        axes.errorbar(size, mean, yerr=deviation, ls="", capsize=3, **mark)
-        beside: dict[str, Any] = {"xytext": (6, 4), "textcoords": "offset points", "fontsize": 8}
-        axes.annotate(literal(name), (size, mean), **beside)
+        axes.errorbar(size, mean, yerr=deviation, ls="", capsize=3, label=literal(name), **mark)
     axes.set_xscale("log")
-    axes.margins(x=0.25, y=0.1)
-    return figure_of(axes) if rows else None
+    return _with_legend(axes, columns=3)
 
 
 def expert_use(source: Source) -> Drawn:
@@ -118,7 +115,8 @@ def forgetting(source: Source) -> Drawn:
                 known = axes.get_legend_handles_labels()[1]
                 label = row.name if row.name not in known else None
                 where = place + 0.36 * number - 0.18
-                axes.bar(where, mean, 0.34, yerr=deviation, color=PALETTE[number], label=label)
+                axes.bar(where, mean, 0.34, color=PALETTE[number], label=label)
+                axes.errorbar(where, mean, yerr=deviation, color=axes.xaxis.label.get_color())
     names = sets if source.place.scale == "full" else [source.place.stream or "glyphs"]
     axes.set_xticks(range(len(names)), [literal(name) for name in names])
     axes.set_xlim(-0.6, len(names) - 0.4)
@@ -128,14 +126,22 @@ def forgetting(source: Source) -> Drawn:
 
 def _use_per_task(panel: str, row: str) -> Callable[[Source], Drawn]:
     def draw(source: Source) -> Drawn:
-        runs = [run for run in source.runs("T5", row, "ImageNet-R") if run["usage"]]
-        if not runs:
+        usages = {name: _usage(source.runs("T5", name, "ImageNet-R")) for name in MODULATOR}
+        if not usages[row]:
             return None
-        axes = usage_map(runs[0]["usage"], "task")
+        axes = usage_map(usages[row], "task")
+        # One scale of colours for both panels.
+        highest = max(max(task) / max(sum(task), 1) for both in usages.values() for task in both)
+        axes.images[0].set_clim(0, 100 * highest)
         axes.set_title(f"{panel}  Use of the experts {MODULATOR[row]}", loc="left", weight="bold")
         return figure_of(axes)
 
     return draw
+
+
+def _usage(runs: list[ResultData]) -> list[list[int]]:
+    """Activations of each expert in each task, of the first run."""
+    return next((run["usage"] for run in runs if run["usage"]), [])
 
 
 def long_sequence(source: Source) -> Drawn:
@@ -148,6 +154,7 @@ def long_sequence(source: Source) -> Drawn:
             tasks = range(9, count, 10)
             values = [[run["after_task"][task]["average"] for run in runs] for task in tasks]
             _line(axes, row.series, [task + 1 for task in tasks], values)
+            axes.set_xticks([task + 1 for task in tasks])
     return _with_legend(axes)
 
 
@@ -155,6 +162,7 @@ def number_of_tasks(source: Source) -> Drawn:
     """4b: accuracy against the number of tasks."""
     axes = new_axes("4b  Accuracy and the number of tasks", "tasks", "FAA (%)")
     _series(axes, source, "F4", "FAA", lambda row, runs: len(runs[0]["accuracy"]))
+    axes.set_xticks(sorted({int(x) for line in axes.lines for x in line.get_xdata()}))
     return _with_legend(axes)
 
 
@@ -244,7 +252,7 @@ def _series(
         for row in _of_series(table, (name,)):
             if runs := source.runs(table, row.name, experiment.sets[0]):
                 points[x_of(row, runs)] = [run["metrics"][metric] for run in runs]
-        if points:
+        if len(points) > 1:  # one point is no line
             ordered = sorted(points)
             _line(axes, name, ordered, [points[x] for x in ordered])
             drawn += 1

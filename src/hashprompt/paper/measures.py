@@ -53,8 +53,12 @@ def _hours(result: ResultData) -> float | None:
 MEASURES: dict[str, Callable[[ResultData], float | None]] = {
     **{name: _of_metrics(name) for name in ("FAA", "CAA", "FM")},
     "hours": _hours,
-    "seconds": training_seconds,
     "usage entropy": usage_entropy,
     "prompt parameters": prompt_parameters,
-    "numbers stored": lambda result: sum(result["parameters"].values()),
+}
+# How a difference is written; by default with two decimals.
+FORMATS = {
+    "hours": "+.3g",
+    "usage entropy": "+.3f",
+    "prompt parameters": "+,.0f",
 }

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hashprompt.paper.claims import RULE, Judged, judge
-from hashprompt.paper.data import experiments
+from hashprompt.paper.data import experiments, scale_table
 from hashprompt.paper.grids import Place
-from hashprompt.paper.result_tables import PaperTable, marks_of, progress, tables_of
+from hashprompt.paper.result_tables import PaperTable, ProgressTable, marks_of, tables_of
 from hashprompt.paper.results import Results
 from hashprompt.report.pages import PageFigure, render_template
 from hashprompt.storage.files import as_given, inside, make_folder, write_atomically
@@ -73,6 +73,10 @@ def _drawings(results: Results, place: Place) -> Iterator[Drawing]:
             yield Drawing(file, PageFigure(light, dark, f"figure {name}", caption))
 
 
+def _scales() -> list[str]:
+    return [f"{name}: {scale.about}" for name, scale in scale_table().scales.items()]
+
+
 def _slug(place: Place) -> str:
     """A place as part of a file's name, whatever is in the names of the user's files."""
     return re.sub(r"[^A-Za-z0-9_]+", "-", str(place)).strip("-")
@@ -80,11 +84,7 @@ def _slug(place: Place) -> str:
 
 def _report(results: Results, parts: list[Part], drawings: dict[Place, list[Drawing]]) -> str:
     lines = [f"# {TITLE}", LEAD, "The verdicts on its claims are in [claims.md](claims.md)."]
-    lines.append(
-        _list(
-            f"{n} {title}, {where}: {k} of {m} cells" for n, title, where, k, m in progress(results)
-        )
-    )
+    lines += [_list(_scales()), ProgressTable(results).to_markdown().rstrip()]
     for part in parts:
         lines.append(f"## {part.name} {part.title}")
         for table in part.tables:
@@ -125,6 +125,8 @@ def _page(
         title=TITLE,
         lead=LEAD,
         rule=RULE,
+        scales=_scales(),
+        progress=ProgressTable(results),
         places=[str(place) for place in results.places],
         verdicts=[[j.title, *(j.verdict(place) for place in results.places)] for j in judged],
         claims=judged,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hashprompt.paper.data import Column, Experiment, PaperRow, Value, experiments, scale_table
+from hashprompt.paper.data import Column, Experiment, PaperRow, Value, experiments
 from hashprompt.paper.grids import Place
 from hashprompt.paper.measures import MEASURES
 from hashprompt.paper.results import Results, Runs
@@ -27,7 +27,9 @@ class PaperTable(TextTable):
 
     @property
     def title(self) -> str:
-        return f"{self.data_set}, {self.place or NOT_RUN}"
+        if self.place is None or self.place.scale == "full":
+            return f"{self.data_set}, {self.place or NOT_RUN}"
+        return f"{self.place}, in the place of {self.data_set}"
 
     @property
     def columns(self) -> list[Column]:
@@ -64,9 +66,8 @@ class PaperTable(TextTable):
         if self.place is None:
             return []
         ran = [(row.name, runs) for row in self.experiment.rows if (runs := self.runs(row))]
-        found = [scale_table().scales[self.place.scale].about]
+        found = [_size(next(iter(ran[0][1].values())))]
         found += filter(None, [self.experiment.notes.get(self.place.scale)])
-        found.append(_size(next(iter(ran[0][1].values()))))
         return [f"{note[0].upper()}{note[1:]}." for note in [*found, *_departures(ran)]]
 
 
@@ -87,16 +88,26 @@ def marks_of(experiment: Experiment) -> list[str]:
     return [*told, *([TOLERANCE] if is_vague and not is_time else [])]
 
 
-def progress(results: Results) -> list[list[Any]]:
-    """For every experiment with rows: how many of its cells have runs, by place."""
-    lines = []
-    for experiment in experiments().values():
-        for place in results.places:
-            keys = [(r, s) for r in experiment.rows for s in experiment.sets_at(place.scale)]
-            done = sum(bool(results.find(place, experiment, row, name)) for row, name in keys)
-            if done:
-                lines.append([experiment.name, experiment.title, str(place), done, len(keys)])
-    return lines
+@dataclass(frozen=True)
+class ProgressTable(TextTable):
+    """How many cells of each table have runs, by place."""
+
+    results: Results
+
+    @property
+    def title(self) -> str:
+        return "Cells that were run"
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        header = ["table", "what it shows", *map(str, self.results.places)]
+        shown = [experiment for experiment in experiments().values() if experiment.rows]
+        counts = [[self._count(e, place) for place in self.results.places] for e in shown]
+        return header, [[e.name, e.title, *c] for e, c in zip(shown, counts, strict=True)]
+
+    def _count(self, experiment: Experiment, place: Place) -> str:
+        keys = [(r, s) for r in experiment.rows for s in experiment.sets_at(place.scale)]
+        done = sum(bool(self.results.find(place, experiment, row, name)) for row, name in keys)
+        return f"{done} of {len(keys)}" if keys else "–"
 
 
 def _ours(stat: Stat | None, count: int, column: Column) -> str:

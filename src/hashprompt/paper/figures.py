@@ -161,8 +161,8 @@ def long_sequence(source: Source) -> Drawn:
 def number_of_tasks(source: Source) -> Drawn:
     """4b: accuracy against the number of tasks."""
     axes = new_axes("4b  Accuracy and the number of tasks", "tasks", "FAA (%)")
-    _series(axes, source, "F4", "FAA", lambda row, runs: len(runs[0]["accuracy"]))
-    axes.set_xticks(sorted({int(x) for line in axes.lines for x in line.get_xdata()}))
+    counts = _series(axes, source, "F4", "FAA", lambda row, runs: len(runs[0]["accuracy"]))
+    axes.set_xticks(counts)
     return _with_legend(axes)
 
 
@@ -170,11 +170,11 @@ def sensitivity(source: Source) -> Drawn:
     """5: FAA and FM against δ and α; the default is a vertical line."""
     figure = Figure(figsize=(7.6, 5.6), layout="constrained")
     panels = figure.subplots(2, 2, sharex="col", sharey="row")
-    drawn = 0
+    drawn = False
     for column, (symbol, default) in enumerate((("δ", 0.4), ("α", 0.1))):
         for line, metric in enumerate(("FAA", "FM")):
             axes = panels[line][column]
-            drawn += _series(axes, source, "F5", metric, _own_x, (symbol,))
+            drawn |= bool(_series(axes, source, "F5", metric, _own_x, (symbol,)))
             axes.axvline(default, color=PALETTE[1], ls="--", lw=1)
             axes.spines[["top", "right"]].set_visible(False)
             axes.set_ylabel(f"{metric} (%)" if column == 0 else "")
@@ -242,11 +242,11 @@ def _series(
     metric: str,
     x_of: Callable[[PaperRow, list[ResultData]], float],
     only: Sequence[str] = (),
-) -> int:
-    """A line for each series of an experiment; how many were drawn."""
+) -> list[float]:
+    """A line for each series of an experiment; the places of all points, or nothing."""
     experiment: Experiment = find_experiment(table)
     names = only or list(dict.fromkeys(row.series for row in experiment.rows))
-    drawn = 0
+    places: set[float] = set()
     for name in names:
         points = {}
         for row in _of_series(table, (name,)):
@@ -255,8 +255,8 @@ def _series(
         if len(points) > 1:  # one point is no line
             ordered = sorted(points)
             _line(axes, name, ordered, [points[x] for x in ordered])
-            drawn += 1
-    return drawn
+            places.update(ordered)
+    return sorted(places)
 
 
 def _line(

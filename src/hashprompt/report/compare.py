@@ -124,8 +124,8 @@ class TextTable:
 
     def to_markdown(self) -> str:
         header, body = self.cells()
-        shown = ([markdown_text(cell) for cell in cells] for cells in body)
-        lines = [header, ["---"] * len(header), *shown]
+        first, *shown = ([markdown_text(cell) for cell in cells] for cells in (header, *body))
+        lines = [first, ["---"] * len(header), *shown]
         return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 

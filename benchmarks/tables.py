@@ -15,9 +15,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from hashprompt.paper.data import scale_table
-
-MINI = scale_table().scales["mini"]  # the setting on real images, shared with `hashprompt paper`
 MOE = {"hdr": False, "hgm": False}
 VARIANTS: dict[str, "Variant"] = {
     "fine-tuning (floor)": ("finetune", "paper", {}),
@@ -71,10 +68,14 @@ def settings_of(args: argparse.Namespace, variant: Variant, seed: int) -> dict[s
     known = find_method(method).config.model_fields
     options: dict[str, Any] = {"holdout": args.holdout}
     if args.what == "real":
+        training = {
+            **{"batch_size": 64, "epochs": 8, "lr": 0.06, "prompt_length": 8},
+            **{"align_lr": 0.05, "align_samples": 100},
+        }
         options |= {
-            **MINI.options,
-            **{"order_seed": 1993 + seed},
-            **{k: v for k, v in MINI.if_known.items() if k in known},
+            **{"classes": 50, "tasks": 5, "train_per_class": 60, "test_per_class": 20},
+            **{"order_seed": 1993 + seed, "image_size": 112},
+            **{k: v for k, v in training.items() if k in known},
         }
     options |= {**own, **{k: v for k, v in args.set if k in known}}
     real = args.what == "real"

@@ -50,6 +50,8 @@ def write_ledger(
 ) -> Path:
     """Entries of all runs of tables; `faa` is asked with e.g. `T5 MoE` and the seed."""
     for cell in cells(names, setting):
-        found = result_of(cell.plan, faa(cell.row, cell.plan.seed), **changes)
+        value = faa(cell.row, cell.plan.seed)
+        asked = {name: {"average": value} for name in cell.ask}
+        found = result_of(cell.plan, value, **{"asked": asked, **changes})
         write_entry(folder, cell.digest, found)
     return folder

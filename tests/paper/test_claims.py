@@ -123,6 +123,21 @@ def test_the_claims_of_the_issue_are_there() -> None:
     assert len(claims()) == 12
 
 
+def test_a_learner_is_compared_with_itself_asked_in_another_way(tmp_path: Path) -> None:
+    ways = {"batch 1": 70.0, "batch 8": 70.05, "batch 32": 71.0, "batch 128": 70.0}
+    asked = {way: {"average": value} for way, value in ways.items()}
+    write_ledger(tmp_path, ["F6"], lambda row, seed: 70.0, asked=asked)
+    (found,) = (f for f in judge(read_ledgers([tmp_path])) if f.claim.expect == "same")
+    assert [finding.verdict for finding in found.findings] == [
+        *("supported", "not supported", "supported")
+    ]
+    assert found.cells()[1][1][:3] == [
+        "Hash, batch 1 − Hash, batch 32",
+        "nano",
+        "-1.00 [-1.00, -1.00]",
+    ]
+
+
 def test_a_claim_names_rows_that_exist() -> None:
     with pytest.raises(ValueError, match="no such row"):
         Claim(**{**HIGHER.model_dump(), "checks": [{**CHECK[0], "ours": "MoE + XYZ"}]})

@@ -23,10 +23,11 @@ def test_every_experiment_resolves_at_every_scale(name: str) -> None:
         found = cells([name], SETTINGS[scale])
         assert {cell.plan.seed for cell in found} == {0, 1, 2}
         if experiment.rows:
-            # δ = 0.4 and α = 0.1 are one run.
-            shared = 1 if name == "F5" else 0
-            rows = len(experiment.rows) - shared
+            rows = len(experiment.rows)
             assert len(found) == 3 * rows * len(experiment.sets_at(scale))
+            # Every row is a run of its own, but that δ = 0.4 and α = 0.1 are one.
+            different = len({cell.digest for cell in found})
+            assert different == 3 * (rows - (name == "F5")) * len(experiment.sets_at(scale))
 
 
 def test_rows_of_a_table_are_different_runs_unless_they_are_meant_to_be_one() -> None:
@@ -123,6 +124,28 @@ def test_a_setting_that_cannot_be_is_refused(scale: str, given: dict, said: str)
 def test_other_pre_training_needs_the_full_scale() -> None:
     with pytest.raises(UserError, match="T11 cannot be run at scale nano, only at full"):
         cells(["T11"], NANO)
+
+
+def test_mini_agrees_with_the_grid_of_the_benchmarks() -> None:
+    """So that the runs behind docs/results are found by a report."""
+    file = Path(__file__).parents[2] / "benchmarks" / "grids" / "family-real.yaml"
+    if not file.is_file():
+        pytest.skip("the benchmarks are not here")
+    from hashprompt.cli.arguments import read_yaml_file
+    from hashprompt.sweeps.grid import read_grid
+
+    theirs = {
+        (cell.plan.method, cell.plan.preset): place_and_key(cell.plan)[1]
+        for cell in read_grid(read_yaml_file(file, "")).cells(files_needed=False)
+        if not cell.row.startswith(("Hash, best with", "CODA-Prompt, small"))
+    }
+    shared = 0
+    for name in ("T1", "T2", "T9", "T10"):
+        for row in find_experiment(name).rows:
+            key = row_keys(name, "mini")[row.name, find_experiment(name).sets[0]]
+            assert theirs[row.method, row.preset] == key, row.name
+            shared += 1
+    assert shared == 28
 
 
 def test_cost_by_hand() -> None:

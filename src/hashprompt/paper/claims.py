@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from hashprompt.options import Options
 from hashprompt.paper.data import Experiment, find_experiment, read_data
 from hashprompt.paper.grids import Place
-from hashprompt.paper.measures import FORMATS, MEASURES
+from hashprompt.paper.measures import FORMATS, MEASURES, Measure, asked
 from hashprompt.paper.results import Results
 from hashprompt.report.compare import TextTable
 from hashprompt.report.statistics import Difference, paired_difference
@@ -32,6 +32,23 @@ class Check(Options):
     table: str
     ours: str
     theirs: str
+    asked: tuple[str, str] | None = Field(
+        None, description="of learners that were tested again: how ours was, how theirs"
+    )
+
+    @property
+    def text(self) -> str:
+        ours, theirs = self.asked or ("", "")
+        return " − ".join(
+            f"{row}, {how}" if how else row
+            for row, how in ((self.ours, ours), (self.theirs, theirs))
+        )
+
+    def measures(self, metric: str) -> tuple[Measure, Measure]:
+        """Of ours and of theirs."""
+        if self.asked:
+            return asked(self.asked[0]), asked(self.asked[1])
+        return MEASURES[metric], MEASURES[metric]
 
 
 class Claim(Options):
@@ -48,8 +65,10 @@ class Claim(Options):
     @model_validator(mode="after")
     def _names_what_is_there(self) -> Self:
         for check in self.checks:
-            rows = {row.name for row in find_experiment(check.table).rows}
-            if not {check.ours, check.theirs} <= rows or self.metric not in MEASURES:
+            experiment = find_experiment(check.table)
+            rows = {row.name for row in experiment.rows}
+            ways = set(check.asked or ()) <= experiment.ask.keys()
+            if not ({check.ours, check.theirs} <= rows and ways and self.metric in MEASURES):
                 raise ValueError(f"{self.name}: no such row or metric: {check}")
         return self
 
@@ -93,8 +112,7 @@ class Judged(TextTable):
         ours = self._written(found.mean)
         if found.low is not None and found.high is not None:
             ours += f" [{self._written(found.low)}, {self._written(found.high)}]"
-        compared = f"{check.ours} − {check.theirs}"
-        return [compared, where, ours, str(found.pairs), paper, finding.verdict]
+        return [check.text, where, ours, str(found.pairs), paper, finding.verdict]
 
     def _written(self, value: float) -> str:
         return format(value, FORMATS.get(self.claim.metric, "+.2f"))
@@ -130,7 +148,7 @@ def _difference(
     data_set: str,
 ) -> Difference | None:
     """Over the runs of both rows that share seed and class order."""
-    measure = MEASURES[claim.metric]
+    of_ours, of_theirs = check.measures(claim.metric)
     ours, theirs = (
         results.find(place, experiment, experiment.row(name), data_set)
         for name in (check.ours, check.theirs)
@@ -139,8 +157,8 @@ def _difference(
         (mine, other)
         for chance in ours
         if chance in theirs
-        and (mine := measure(ours[chance])) is not None
-        and (other := measure(theirs[chance])) is not None
+        and (mine := of_ours(ours[chance])) is not None
+        and (other := of_theirs(theirs[chance])) is not None
     ]
     return paired_difference([a for a, _ in pairs], [b for _, b in pairs])
 
@@ -148,7 +166,7 @@ def _difference(
 def _paper_difference(
     claim: Claim, check: Check, experiment: Experiment, data_set: str
 ) -> float | None:
-    for column in experiment.columns:
+    for column in [] if check.asked else experiment.columns:
         if column.set == data_set and column.metric == claim.metric:
             rows = (experiment.row(name) for name in (check.ours, check.theirs))
             ours, theirs = (experiment.value(row, column) for row in rows)

@@ -11,16 +11,19 @@ from hashprompt.sweeps.grid import Cell
 
 def full_cost(cells: Sequence[Cell]) -> str:
     """In words, the hours that cells take."""
-    passes, unknown = 0, dict.fromkeys(c.plan.stream for c in cells if _sizes(c.plan) is None)
-    for cell in cells:
-        if sizes := _sizes(cell.plan):
-            passes += cost_of(cell.plan, sizes).passes
+    plans = list({cell.digest: cell.plan for cell in cells}.values())
+    sizes = [_sizes(planned) for planned in plans]
+    known = [(p, s) for p, s in zip(plans, sizes, strict=True) if s is not None]
+    unknown = {p.stream for p, s in zip(plans, sizes, strict=True) if s is None}
+    passes = sum(cost_of(planned, tasks).passes for planned, tasks in known)
     told = (
-        f"{len(cells)} runs. About {passes / 1e6:,.0f} million passes, {passes / gpu_rate():,.0f} "
+        f"{len(plans)} runs. About {passes / 1e6:,.0f} million passes, {passes / gpu_rate():,.0f} "
         "hours of one A100 at the speed of the paper's HiDe-Prompt on CIFAR-100 (T14)."
     )
     if unknown:
-        told += f" Not counted: {', '.join(unknown)}, whose number of images is not known here."
+        told += (
+            f" Not counted: {', '.join(sorted(unknown))}, whose number of images is not known here."
+        )
     return told
 
 

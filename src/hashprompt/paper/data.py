@@ -85,6 +85,9 @@ class Experiment(Options):
     streams: dict[Scale, str] = Field(
         default_factory=dict, description="streams other than the scale's own"
     )
+    ask: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="finished learners are tested again; see `Grid.ask`"
+    )
     notes: dict[Scale, str] = Field(default_factory=dict, description="how a scale differs")
     marks: list[Mark] = Field(default_factory=list)
 

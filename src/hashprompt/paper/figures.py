@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from hashprompt.paper.data import Experiment, PaperRow, find_experiment
 from hashprompt.paper.grids import Place
 from hashprompt.paper.measures import (
+    asked,
     prompt_parameters,
     usage_entropy,
     usage_shares,
@@ -187,7 +188,15 @@ def sensitivity(source: Source) -> Drawn:
 def batch_size(source: Source) -> Drawn:
     """Accuracy against the batch size of evaluation: flat, unless images of a batch meet."""
     axes = new_axes("Evaluation batch", "images in a batch of evaluation", "FAA (%)")
-    _series(axes, source, "F6", "FAA", _own_x)
+    experiment = find_experiment("F6")
+    for name, runs in source.rows("F6", experiment.sets[0]).items():
+        points = {}
+        for way, options in experiment.ask.items():
+            values = [value for run in runs if (value := asked(way)(run)) is not None]
+            if values:
+                points[options["eval_batch_size"]] = values
+        if points:
+            _line(axes, name, list(points), list(points.values()))
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
     return _with_legend(axes, columns=2)

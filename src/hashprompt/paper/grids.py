@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,6 +105,7 @@ def grids(experiment: Experiment, setting: Setting) -> list[Grid]:
         "seeds": setting.seed_list(),
         "options": spec.options,
         "options_if_known": spec.if_known,
+        "ask": experiment.ask,
     }
     return [build(Grid, {**common, "rows": rows[name], "backbones": [name]}) for name in rows]
 
@@ -133,13 +134,13 @@ def _groups(row: PaperRow) -> tuple[type[Options], ...]:
 
 
 def cells(names: Iterable[str], setting: Setting) -> list[Cell]:
-    """All runs that tables and figures need, each once."""
-    found: dict[str, Cell] = {}
-    for experiment in _with_used(names):
-        for grid in grids(experiment, setting):
-            for cell in grid.cells():
-                found.setdefault(cell.digest, Cell(f"{experiment.name} {cell.row}", cell.plan))
-    return list(found.values())
+    """All runs that tables and figures need; rows that are one run have the same digest."""
+    return [
+        replace(cell, row=f"{experiment.name} {cell.row}")
+        for experiment in _with_used(names)
+        for grid in grids(experiment, setting)
+        for cell in grid.cells()
+    ]
 
 
 def _with_used(names: Iterable[str]) -> list[Experiment]:

@@ -6,6 +6,7 @@ from statistics import fmean, pstdev
 
 from hashprompt.report import ResultData
 
+Measure = Callable[[ResultData], float | None]
 UNTRAINED = ("evaluate",)  # phases that are no training
 
 
@@ -41,7 +42,7 @@ def prompt_parameters(result: ResultData) -> float:
     return sum(result["parameters"].get(kind, 0) for kind in ("prompts", "routers"))
 
 
-def _of_metrics(name: str) -> Callable[[ResultData], float | None]:
+def _of_metrics(name: str) -> Measure:
     return lambda result: result["metrics"].get(name)
 
 
@@ -50,7 +51,12 @@ def _hours(result: ResultData) -> float | None:
     return None if seconds is None else seconds / 3600
 
 
-MEASURES: dict[str, Callable[[ResultData], float | None]] = {
+def asked(name: str) -> Measure:
+    """Final average of the finished learner, tested in another way."""
+    return lambda result: result.get("asked", {}).get(name, {}).get("average")
+
+
+MEASURES: dict[str, Measure] = {
     **{name: _of_metrics(name) for name in ("FAA", "CAA", "FM")},
     "hours": _hours,
     "usage entropy": usage_entropy,

@@ -65,7 +65,8 @@ def _stored_plan(path: Path, result: ResultData) -> Plan:
     """The plan of a result; files that it names need not be on this machine."""
     config = result["config"]
     try:
-        planned = plan(config["method"], seed=config["seed"], options=config["options"])
+        names = (config[name] for name in ("method", "stream", "backbone", "seed"))
+        planned = plan(*names, options=config["options"], files_needed=False)
     except UserError as error:
         raise UserError(f"{path} was made by another version of hashprompt: {error}") from error
-    return replace(planned, **{name: config[name] for name in ("preset", "stream", "backbone")})
+    return replace(planned, preset=config["preset"])

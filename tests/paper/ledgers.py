@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hashprompt.paper.grids import Setting, cells
 from hashprompt.plan import Plan
 from hashprompt.report.ledger import write_entry
@@ -43,6 +45,13 @@ def result_of(plan: Plan, faa: float, **changes: Any) -> dict[str, Any]:
         "versions": {},
         "passes": {"prompted+grad": 16},
     } | changes
+
+
+def draw_only(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports draw one figure alone, which takes less time."""
+    from hashprompt.paper import figures
+
+    monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name]})
 
 
 def write_ledger(

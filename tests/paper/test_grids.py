@@ -159,7 +159,7 @@ def test_cost_by_hand() -> None:
         for c in cells(["T14"], replace(FULL, seeds=1))
         if c.plan.method == "hide" and c.plan.stream == "split-cifar100"
     )
-    assert full_cost([hide, hide]).startswith("2 runs. About 15 million passes, 6 hours of one")
+    assert full_cost([hide, hide]).startswith("1 run. About 8 million passes, 3 hours of one")
 
 
 def test_cost_says_what_it_does_not_know() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli
-from ledgers import write_ledger
+from ledgers import draw_only, write_ledger
 
 from hashprompt.paper.data import experiments
 
@@ -48,7 +48,8 @@ def test_the_cost_of_a_full_run_is_told_before_anything_is_loaded(cli: Cli, tmp_
     assert not (tmp_path / "o").exists()
 
 
-def test_report_writes_a_page(cli: Cli, tmp_path: Path) -> None:
+def test_report_writes_a_page(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw_only("batch", monkeypatch)
     ledger = write_ledger(tmp_path / "ledger", ["F6"], lambda row, seed: 60.0)
     found = cli("paper", "report", "--ledger", str(ledger), "--out", str(tmp_path / "out"))
     assert found.code == 0

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from hashprompt.data.sets import SETS
 from hashprompt.paper.data import find_experiment, scale_table
 from hashprompt.plan import Plan, plan
+from hashprompt.report.pages import counted
 from hashprompt.sweeps.estimate import Sizes, cost_of
 from hashprompt.sweeps.grid import Cell
 
@@ -17,8 +18,8 @@ def full_cost(cells: Sequence[Cell]) -> str:
     unknown = {p.stream for p, s in zip(plans, sizes, strict=True) if s is None}
     passes = sum(cost_of(planned, tasks).passes for planned, tasks in known)
     told = (
-        f"{len(plans)} runs. About {passes / 1e6:,.0f} million passes, {passes / gpu_rate():,.0f} "
-        "hours of one A100 at the speed of the paper's HiDe-Prompt on CIFAR-100 (T14)."
+        f"{counted(len(plans), 'run', 'runs')}. About {passes / 1e6:,.0f} million passes, "
+        f"{passes / gpu_rate():,.0f} hours of one A100 at the speed of the paper's HiDe-Prompt on CIFAR-100 (T14)."
     )
     if unknown:
         told += (

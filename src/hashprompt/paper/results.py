@@ -65,8 +65,8 @@ def _stored_plan(path: Path, result: ResultData) -> Plan:
     """The plan of a result; files that it names need not be on this machine."""
     config = result["config"]
     try:
-        names = (config[name] for name in ("method", "stream", "backbone", "seed"))
-        planned = plan(*names, options=config["options"], files_needed=False)
+        names = {n: config[n] for n in ("method", "stream", "backbone", "seed", "options")}
+        planned = plan(**names, files_needed=False)
     except UserError as error:
         raise UserError(f"{path} was made by another version of hashprompt: {error}") from error
     return replace(planned, preset=config["preset"])

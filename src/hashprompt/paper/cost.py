@@ -19,7 +19,8 @@ def full_cost(cells: Sequence[Cell]) -> str:
     passes = sum(cost_of(planned, tasks).passes for planned, tasks in known)
     told = (
         f"{counted(len(plans), 'run', 'runs')}. About {passes / 1e6:,.0f} million passes, "
-        f"{passes / gpu_rate():,.0f} hours of one A100 at the speed of the paper's HiDe-Prompt on CIFAR-100 (T14)."
+        f"{passes / gpu_rate():,.0f} hours of one A100 at the speed of the paper's "
+        "HiDe-Prompt on CIFAR-100 (T14)."
     )
     if unknown:
         told += (

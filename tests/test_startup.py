@@ -33,9 +33,11 @@ print(json.dumps(loaded))
 COMPUTES = ("learn", "predict", "export", "resume", "evaluate", "report")
 COMMANDS = ("run", *COMPUTES, "history", "undo", "diff", "compare", "methods", "streams")
 HELP = [[name, "--help"] for name in (*COMMANDS, "backbones", "data")]
+HELP += [["paper", name, "--help"] for name in ("list", "run", "report")]
 HELP += [["data", name, "--help"] for name in ("list", "fetch", "check")]
 LISTS = [["--version"], ["--help"], ["methods"], ["methods", "hash"], ["methods", "hash", "--all"]]
-LISTS += [["streams"], ["backbones"], ["data", "list"]]
+LISTS += [["streams"], ["backbones"], ["data", "list"], ["paper", "list"]]
+LISTS += [["paper", "run", "T1", "--scale", "full", "--out", "new", "--plan"]]
 REFUSED = [
     ["run", "-m", "hsah"],
     ["run", "-s", "glyhps"],
@@ -65,6 +67,10 @@ REFUSED = [
     ["learn", "new", "photos", "--set", "method=hsah"],
     ["learn", "new", "photos", "--set", "method=l2p"],
     ["methods", "check"],
+    ["paper", "run", "T55", "--scale", "nano", "--out", "new"],
+    ["paper", "run", "T5", "--scale", "mini", "--out", "new"],
+    ["paper", "run", "T5", "--scale", "nano", "--set", "epoch=1", "--out", "new"],
+    ["paper", "report", "--ledger", "nowhere", "--out", "new"],
     ["data", "fetch", "cifra"],
     ["data", "check", "glyhps"],
 ]

@@ -53,7 +53,7 @@ def sweep(
     if grid == "status":
         if folder is None:
             raise UserError("Which sweep? hashprompt sweep status FOLDER")
-        _show(Sweep.load(folder))
+        show(Sweep.load(folder))
         return
     if folder is not None or out is None:
         raise UserError("Say where it goes: hashprompt sweep GRID.yaml --out FOLDER")
@@ -71,10 +71,10 @@ def sweep(
 
         print_text(estimate(cells, out, chosen.workers))
     if not plan:
-        _show(run_sweep(cells, out, chosen, quiet, log or ()))
+        show(run_sweep(cells, out, chosen, quiet, log or ()))
 
 
-def _show(found: "Sweep") -> None:
+def show(found: "Sweep") -> None:
     """How far it is, what it found, what failed."""
     status = found.status()
     if status.cells()[1]:

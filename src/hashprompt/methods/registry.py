@@ -155,6 +155,7 @@ def find_method(name: str) -> RegisteredMethod:
     return methods[name]
 
 
+@cache
 def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
     """Named sets of options of a method: preset -> benchmark (or `default`) -> options.
 

@@ -124,8 +124,8 @@ class TextTable:
 
     def to_markdown(self) -> str:
         header, body = self.cells()
-        shown = ([markdown_text(cell) for cell in cells] for cells in body)
-        lines = [header, ["---"] * len(header), *shown]
+        first, *shown = ([markdown_text(cell) for cell in cells] for cells in (header, *body))
+        lines = [first, ["---"] * len(header), *shown]
         return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
@@ -244,7 +244,7 @@ def _check_protocol(run: Run, earlier: list[Run], allow_mixed: bool) -> tuple[st
     same_seed = [other for other in earlier if other.seed == run.seed]
     fields: dict[str, None] = {}
     for other in [*earlier[:1], *same_seed[:1]]:
-        differing = _differing_fields(other, run)
+        differing = differing_fields(other, run)
         if differing and not allow_mixed:
             ours, theirs = run.result["protocol"], other.result["protocol"]
             details = [_differences(n, theirs.get(n), ours.get(n)) for n in differing]
@@ -258,7 +258,8 @@ def _check_protocol(run: Run, earlier: list[Run], allow_mixed: bool) -> tuple[st
     return tuple(fields)
 
 
-def _differing_fields(a: Run, b: Run) -> list[str]:
+def differing_fields(a: Run, b: Run) -> list[str]:
+    """Fields of the protocol that make two runs incomparable; kept images do not."""
     left, right = a.result["protocol"], b.result["protocol"]
     if a.seed != b.seed:
         left, right = _without_order(left), _without_order(right)

@@ -58,7 +58,7 @@ def read_results(paths: Iterable[Path]) -> Iterator[tuple[Path, ResultData]]:
     """Results of run directories, entries, ledgers and sweeps, each file once, in this order."""
     seen = set()
     for path in paths:
-        for place in _entries(path):
+        for place in entries_of(path):
             if place.resolve() not in seen:
                 seen.add(place.resolve())
                 is_entry = place.suffix == ".json"
@@ -66,7 +66,7 @@ def read_results(paths: Iterable[Path]) -> Iterator[tuple[Path, ResultData]]:
                 yield place, found or read_result(place)
 
 
-def _entries(path: Path) -> list[Path]:
+def entries_of(path: Path) -> list[Path]:
     """What a path stands for: itself, or all entries of a ledger or of a sweep."""
     ledger = path / LEDGER if (path / LEDGER).is_dir() else path
     is_run = any((path / name).exists() for name in ("config.json", "result.json"))

@@ -53,13 +53,20 @@ def estimate(cells: Sequence[Cell], out: str | Path, workers: int | None) -> str
     )
 
 
-def cost_of(plan: Plan) -> Cost:
+Sizes = Sequence[tuple[int, int]]  # images to train on and to test on, of each task
+
+
+def cost_of(plan: Plan, sizes: Sizes | None = None) -> Cost:
     """What a run will take, if its method is of the usual kind.
 
     Trained are all images in every epoch, and a kept one beside each; looked at are all images
     once, and after each task the test images of all tasks so far, with and without prompts.
+
+    Args:
+        sizes: of the tasks; by default the stream is loaded to count them.
     """
-    sizes = _images(plan.stream, plan.stream_options.model_dump_json(exclude={"order_seed"}))
+    if sizes is None:
+        sizes = _images(plan.stream, plan.stream_options.model_dump_json(exclude={"order_seed"}))
     images = sum(train for train, _ in sizes)
     keeps = isinstance(plan.method_config, BufferOptions) and plan.method_config.keeps_images()
     trained = images * getattr(plan.method_config, "epochs", 0) * (2 if keeps else 1)
@@ -68,8 +75,8 @@ def cost_of(plan: Plan) -> Cost:
 
 
 @cache
-def _images(stream: str, options: str) -> list[tuple[int, int]]:
-    """To train and to test, of each task; another class order hardly changes them."""
+def _images(stream: str, options: str) -> Sizes:
+    """Of each task; another class order hardly changes them."""
     from hashprompt.data.streams.stream import load_stream
 
     tasks = load_stream(stream, StreamOptions.model_validate_json(options), seed=0).tasks

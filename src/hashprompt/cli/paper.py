@@ -1,0 +1,106 @@
+"""`hashprompt paper`: tables, figures and claims of the paper, run and reported by name."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hashprompt.cli.arguments import Quiet, parse_settings
+from hashprompt.cli.printing import console, print_line, print_text
+from hashprompt.terminal import PlainTable
+
+app = typer.Typer(no_args_is_help=True, help="The paper's tables, figures and claims by name.")
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Another option for all runs that have it."),
+]
+
+
+@app.command("list")
+def list_experiments() -> None:
+    """List tables and figures, and how many runs each of them takes."""
+    from hashprompt.paper.data import SCALES, experiments, scale_table
+    from hashprompt.paper.grids import SEEDS
+
+    table = PlainTable(box=None, pad_edge=False)
+    for heading in ("name", "rows", *SCALES, "what it shows"):
+        is_word = heading in ("name", "what it shows")
+        table.add_column(heading, justify="left" if is_word else "right")
+    for experiment in experiments().values():
+        rows = len(experiment.rows)
+        runs = [rows * len(experiment.sets_at(scale)) * SEEDS for scale in SCALES]
+        shown = [str(count or "–") for count in (rows, *runs)]
+        used = f" (runs of {', '.join(experiment.uses)})" if experiment.uses else ""
+        table.add_row(experiment.name, *shown, experiment.title + used)
+    console.print(table)
+    print_text(f"Columns of scales count runs with {SEEDS} seeds. The scales:")
+    for name, scale in scale_table().scales.items():
+        print_text(f"  {name}: {scale.about}.")
+
+
+@app.command()
+def run(
+    names: Annotated[list[str], typer.Argument(help="Tables or figures, e.g. T5; see `list`.")],
+    scale: Annotated[str, typer.Option(help="`nano`, `mini` or `full`.")],
+    out: Annotated[Path, typer.Option(help="Folder of the runs; several tables may share it.")],
+    data: Annotated[Path | None, typer.Option(help="mini: images, an .npz file.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="mini: weights of a small ViT.")] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each row.")] = 3,
+    set_: Changes = None,
+    engine: Annotated[
+        str, typer.Option(help="`processes` of this machine, or `ray`.")
+    ] = "processes",
+    workers: Annotated[int | None, typer.Option(help="Runs at a time.")] = None,
+    retries: Annotated[int, typer.Option(help="More attempts at a run that failed.")] = 2,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what would be run, and stop.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run tables or figures of the paper; finished runs are never run again.
+
+    Examples:
+
+    `hashprompt paper run T5 --scale nano --out runs/paper`
+
+    `hashprompt paper run T5 T12 --scale mini --data cifar.npz --weights vit_tiny.safetensors
+    --out runs/paper`
+
+    `hashprompt paper run T1 --scale full --out runs/paper --plan` · what it would cost
+    """
+    from hashprompt.paper.grids import cells, make_setting
+
+    setting = make_setting(scale, data, weights, seeds, parse_settings(set_))
+    planned = cells(names, setting)
+    if setting.scale == "full":
+        from hashprompt.paper.cost import full_cost
+
+        print_text(full_cost(planned))
+        if plan:
+            return
+    from hashprompt.sweeps.sweep import make_engine, run_sweep
+
+    chosen = make_engine(engine, workers, retries)
+    if setting.scale != "full" and (plan or not quiet):
+        from hashprompt.sweeps.estimate import estimate
+
+        print_text(estimate(planned, out, chosen.workers))
+    if not plan:
+        from hashprompt.cli.sweeps import show
+
+        show(run_sweep(planned, out, chosen, quiet))
+
+
+@app.command()
+def report(
+    ledger: Annotated[
+        list[Path], typer.Option(help="Folder of runs, or of a ledger; may be repeated.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the report.")],
+    set_: Changes = None,
+) -> None:
+    """Write what the runs found beside the paper: report.html, report.md, claims.md, figures."""
+    from hashprompt.paper.results import read_ledgers
+
+    results = read_ledgers(ledger, parse_settings(set_))  # before what draws
+    from hashprompt.paper.report import write_paper_report
+
+    print_line(f"Report: {write_paper_report(results, out)}")

@@ -1,0 +1,70 @@
+"""What is measured of a finished run, by name."""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import fmean, pstdev
+
+from hashprompt.report import ResultData
+
+Measure = Callable[[ResultData], float | None]
+UNTRAINED = ("evaluate",)  # phases that are no training
+
+
+def training_seconds(result: ResultData) -> float | None:
+    """Of all phases but evaluation."""
+    seconds = [t["seconds"] for t in result["timings"] if t["phase"] not in UNTRAINED]
+    return sum(seconds) if seconds else None
+
+
+def usage_shares(result: ResultData) -> list[float] | None:
+    """Share of each expert in all activations; None without a pool."""
+    if not result["usage"]:
+        return None
+    totals = [sum(column) for column in zip(*result["usage"], strict=True)]
+    return [total / max(sum(totals), 1) for total in totals]
+
+
+def usage_entropy(result: ResultData) -> float | None:
+    """Entropy of the shares over its maximum: 1 is even use, 0 a single expert."""
+    shares = usage_shares(result)
+    if not shares or len(shares) < 2:
+        return None
+    return -sum(s * math.log(s) for s in shares if s) / math.log(len(shares))
+
+
+def variation(shares: Sequence[float]) -> float:
+    """Coefficient of variation: deviation over mean."""
+    return pstdev(shares) / fmean(shares)
+
+
+def prompt_parameters(result: ResultData) -> float:
+    """Prompts with their routers and keys: neither heads nor statistics."""
+    return sum(result["parameters"].get(kind, 0) for kind in ("prompts", "routers"))
+
+
+def _of_metrics(name: str) -> Measure:
+    return lambda result: result["metrics"].get(name)
+
+
+def _hours(result: ResultData) -> float | None:
+    seconds = training_seconds(result)
+    return None if seconds is None else seconds / 3600
+
+
+def asked(name: str) -> Measure:
+    """Final average of the finished learner, tested in another way."""
+    return lambda result: result.get("asked", {}).get(name, {}).get("average")
+
+
+MEASURES: dict[str, Measure] = {
+    **{name: _of_metrics(name) for name in ("FAA", "CAA", "FM")},
+    "hours": _hours,
+    "usage entropy": usage_entropy,
+    "prompt parameters": prompt_parameters,
+}
+# How a difference is written; by default with two decimals.
+FORMATS = {
+    "hours": "+.3g",
+    "usage entropy": "+.3f",
+    "prompt parameters": "+,.0f",
+}

@@ -1,0 +1,72 @@
+"""Finished runs of ledgers, found by the row of a table that they belong to."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hashprompt.errors import UserError
+from hashprompt.paper.data import Experiment, PaperRow
+from hashprompt.paper.grids import Place, place_and_key, row_keys
+from hashprompt.plan import Plan, plan
+from hashprompt.report import ResultData
+from hashprompt.report.compare import Chance, Run
+from hashprompt.report.ledger import entries_of, read_results
+
+ORDER = ("full", "mini", "nano")
+Runs = dict[Chance, ResultData]  # of one row, by the seed and class order they saw
+
+
+class Results:
+    """What ledgers hold, by place and row."""
+
+    def __init__(
+        self,
+        entries: Iterable[tuple[Path, ResultData]],
+        changes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._changes = json.dumps(changes or {}, sort_keys=True)
+        self._runs: dict[tuple[Place, str], Runs] = {}
+        for path, result in entries:
+            where = place_and_key(_stored_plan(path, result))
+            chance = Run(path, result, ()).chance
+            self._runs.setdefault(where, {}).setdefault(chance, result)  # copies count once
+
+    @property
+    def places(self) -> list[Place]:
+        """Where runs took place, the paper's own scale first."""
+        places = {place for place, _ in self._runs}
+        return sorted(places, key=lambda place: (ORDER.index(place.scale), place))
+
+    def find(self, place: Place, experiment: Experiment, row: PaperRow, data_set: str) -> Runs:
+        """Runs of a row on a data set; none, if it was not run there."""
+        keys = row_keys(experiment.name, place.scale, self._changes)
+        key = keys.get((row.name, data_set), "")
+        return self._runs.get((place, key), {})
+
+
+def read_ledgers(folders: Iterable[Path], changes: Mapping[str, Any] | None = None) -> Results:
+    """All runs of ledgers, sweeps and run directories."""
+    found: list[tuple[Path, ResultData]] = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"There is no ledger in {folder}. Give the --out of a `paper run`.")
+        if entries_of(folder) == [folder] and not (folder / "result.json").exists():
+            raise UserError(
+                f"{folder} holds no results yet. Make some with: "
+                f"hashprompt paper run T5 --scale nano --out {folder}"
+            )
+        found += read_results([folder])
+    return Results(found, changes)
+
+
+def _stored_plan(path: Path, result: ResultData) -> Plan:
+    """The plan of a result; files that it names need not be on this machine."""
+    config = result["config"]
+    try:
+        names = {n: config[n] for n in ("method", "stream", "backbone", "seed", "options")}
+        planned = plan(**names, files_needed=False)
+    except UserError as error:
+        raise UserError(f"{path} was made by another version of hashprompt: {error}") from error
+    return replace(planned, preset=config["preset"])

@@ -1,0 +1,105 @@
+"""The paper's numbers: exactly those of its tables."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from hashprompt.errors import UserError
+from hashprompt.paper.data import Experiment, Value, experiments, find_experiment, scale_table
+
+SPEC = "HASHPROMPT_PAPER_TABLES"  # a Markdown file with the tables, as taken from the LaTeX source
+TABLES = [name for name in experiments() if name.startswith("T")]
+SECTION = re.compile(r"## (T\d+)[^\n]*\nLaTeX label `([^`]+)`\.\n\n((?:\|.*\n)+)")
+
+
+def read_spec(path: Path) -> dict[str, tuple[str, list[list[str]]]]:
+    """Table -> its label and its lines, the heading first."""
+    found = {}
+    for name, label, body in SECTION.findall(path.read_text(encoding="utf-8")):
+        lines = [line.strip().strip("|").split("|") for line in body.splitlines()]
+        del lines[1]
+        found[name] = label, [[cell.strip().replace("**", "") for cell in line] for line in lines]
+    return found
+
+
+def as_value(cell: str) -> Value:
+    mean, _, deviation = cell.removesuffix("h").partition("±")
+    return Value(float(mean), float(deviation) if deviation else None)
+
+
+@pytest.mark.skipif(SPEC not in os.environ, reason=f"needs {SPEC}")
+@pytest.mark.parametrize("name", TABLES)
+def test_every_number_is_that_of_the_source(name: str) -> None:
+    table = find_experiment(name)
+    label, (heading, *lines) = read_spec(Path(os.environ[SPEC]))[name]
+    words = len(table.header)
+    assert (table.label, table.header) == (label, heading[:words])
+    assert len(heading) - words == len(table.columns)
+    for column, cell in zip(table.columns, heading[words:], strict=True):
+        assert column.set in cell or column.set == "CORe50"
+        assert column.metric in cell or column.metric == "hours" or cell in ("A_N ↑", column.set)
+    ours = [[*(row.labels or [row.name]), *row.paper] for row in table.rows]
+    assert ours == [[*line[:words], *map(as_value, line[words:])] for line in lines]
+
+
+def test_all_tables_are_there_and_every_cell_has_a_value() -> None:
+    assert [f"T{n}" for n in range(1, 15)] == TABLES
+    for name in TABLES:
+        table = find_experiment(name)
+        assert all(len(row.paper) == len(table.columns) for row in table.rows), name
+    # 10·6 + 7·4 + 7·4 + 14 + 4·4 + 5·4 + 4·4 + 5·4 + 6·2 + 5·2 + 28·6 + 4·4 + 4·4 + 3·4
+    assert sum(len(row.paper) for name in TABLES for row in find_experiment(name).rows) == 436
+
+
+def test_rows_that_several_tables_share_have_the_same_numbers() -> None:
+    """But for the ImageNet-R FAA of the ablations, which contradict each other by 1.07."""
+    full = find_experiment("T5").row("MoE + HDR + HGM").paper
+    for name, row in (("T6", "blocks 1–4"), ("T7", "N_r = 15"), ("T8", "L = 15")):
+        assert find_experiment(name).row(row).paper == full
+    pairs = [("MoE", "T12", "None"), ("MoE", "T13", "None")]
+    pairs += [("MoE + HDR", "T12", "Stepwise (Ours)"), ("MoE + HGM", "T13", "Piecewise (Ours)")]
+    for row, name, other in pairs:
+        ours = [v.mean for v in find_experiment("T5").row(row).paper]
+        theirs = [v.mean for v in find_experiment(name).row(other).paper]
+        differences = [a - b for a, b in zip(ours, theirs, strict=True)]
+        assert differences == pytest.approx([0, 0, 1.07, 0])
+
+
+def test_cells_that_contradict_others_are_marked() -> None:
+    t5, t1 = find_experiment("T5"), find_experiment("T1")
+    on = {(r.name, c.name) for r in t5.rows for c in t5.columns if t5.marks_on(r, c)}
+    assert on == {(r, "ImageNet-R FAA") for r in ("MoE", "MoE + HDR", "MoE + HGM")}
+    imagenet_r = next(c for c in t1.columns if c.name == "ImageNet-R FAA")
+    assert len(t1.marks_on(t1.row("NoRGa"), imagenet_r)) == 2
+    assert {n for n in TABLES if find_experiment(n).marks} == {
+        *("T1", "T3", "T5", "T6", "T12", "T13", "T14")
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"marks": [{"text": "x", "rows": ["b"], "columns": []}]}, "not there"),
+        ({"rows": [{"name": "a"}, {"name": "a"}]}, "same name"),
+        ({"rows": [{"name": "a", "paper": [1.0, 2.0]}]}, "a value for each column"),
+        ({"rows": [{"name": "a", "labels": ["x", "y"]}]}, "a label for each heading"),
+    ],
+)
+def test_a_table_that_does_not_fit_together_is_refused(change: dict, said: str) -> None:
+    good = {"name": "T0", "title": "", "columns": [{"set": "CIFAR-100"}], "rows": [{"name": "a"}]}
+    assert Experiment(**good)
+    with pytest.raises(ValueError, match=said):
+        Experiment(**{**good, **change})
+
+
+def test_columns_name_data_sets_that_we_have() -> None:
+    known = scale_table().sets
+    assert {name for e in experiments().values() for name in e.sets} == set(known)
+
+
+@pytest.mark.parametrize(("name", "near"), [("T15", "`T1"), ("tt5", "`T5`"), ("F2", "`F")])
+def test_an_unknown_name_is_answered_with_near_ones(name: str, near: str) -> None:
+    with pytest.raises(UserError, match=rf"Unknown table or figure.*{near}.*paper list"):
+        find_experiment(name)

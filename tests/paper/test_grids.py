@@ -1,0 +1,178 @@
+"""Grids of tables at three scales, and how their runs are recognised."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ledgers import MINI, NANO
+
+from hashprompt.errors import UserError
+from hashprompt.paper.cost import full_cost, gpu_rate
+from hashprompt.paper.data import SCALES, experiments, find_experiment, scale_table
+from hashprompt.paper.grids import Place, Setting, cells, make_setting, place_and_key, row_keys
+from hashprompt.plan import plan
+
+FULL = Setting("full")
+SETTINGS = {"nano": NANO, "mini": MINI, "full": FULL}
+
+
+@pytest.mark.parametrize("name", experiments())
+def test_every_experiment_resolves_at_every_scale(name: str) -> None:
+    experiment = find_experiment(name)
+    for scale in experiment.scales:
+        found = cells([name], SETTINGS[scale])
+        assert {cell.plan.seed for cell in found} == {0, 1, 2}
+        if experiment.rows:
+            rows = len(experiment.rows)
+            assert len(found) == 3 * rows * len(experiment.sets_at(scale))
+            # Every row is a run of its own, but that δ = 0.4 and α = 0.1 are one.
+            different = len({cell.digest for cell in found})
+            assert different == 3 * (rows - (name == "F5")) * len(experiment.sets_at(scale))
+
+
+def test_rows_of_a_table_are_different_runs_unless_they_are_meant_to_be_one() -> None:
+    for name, experiment in experiments().items():
+        for scale in experiment.scales:
+            keys = row_keys(name, scale)
+            assert len(keys) == len(experiment.rows) * len(experiment.sets_at(scale))
+            assert len(set(keys.values())) >= len(keys) - len(experiment.sets), (name, scale)
+
+
+def test_tables_share_runs() -> None:
+    """Hash at its defaults is one run in T1, T5, T6, T7, T8, T14, F3, F4 and F5."""
+    rows = [("T1", "Hash (Ours)"), ("T5", "MoE + HDR + HGM"), ("T6", "blocks 1–4")]
+    rows += [("T7", "N_r = 15"), ("T8", "L = 15"), ("T14", "Hash"), ("F3", "with the modulator")]
+    rows += [("F5", "δ = 0.4"), ("F5", "α = 0.1")]
+    for scale in SCALES:
+        assert len({row_keys(table, scale)[row, "CIFAR-100"] for table, row in rows}) == 1
+    for scale in ("nano", "full"):
+        longest = row_keys("F4", scale)["Hash, 10 tasks", "CIFAR-100"]
+        assert longest == row_keys("T1", scale)["Hash (Ours)", "CIFAR-100"]
+
+
+def test_full_has_the_published_options_and_nano_the_embedded_ones() -> None:
+    full = {cell.row: cell.plan for cell in cells(["T5"], FULL) if "imagenet-r" in cell.plan.stream}
+    nano = {cell.row: cell.plan for cell in cells(["T5"], NANO)}
+    config = full["T5 MoE"].method_config
+    assert (config.epochs, config.schedule, config.hdr, config.hgm) == (150, "cosine", False, False)
+    assert full["T5 MoE"].backbone == "sup21k"
+    assert nano["T5 MoE"].method_config.epochs == 8
+    assert nano["T5 MoE"] != nano["T5 MoE + HGM"]
+
+
+def test_mini_has_the_setting_of_the_benchmarks() -> None:
+    found = {(c.row, c.plan.seed): c.plan for c in cells(["T1"], MINI)}
+    hash_, coda = found["T1 Hash (Ours)", 1], found["T1 CODA-Prompt", 0]
+    stream, config = hash_.stream_options, hash_.method_config
+    assert (stream.classes, stream.tasks, stream.train_per_class) == (50, 5, 60)
+    assert (stream.order_seed, hash_.run_options.image_size) == (1994, 112)
+    assert (config.epochs, config.lr, config.prompt_length) == (8, 0.06, 8)
+    assert (coda.method_config.lr, coda.method_config.components_per_task) == (0.003, 20)
+
+
+def test_every_method_of_mini_is_one_that_exists_with_such_options() -> None:
+    for name, options in scale_table().scales["mini"].methods.items():
+        method, _, preset = name.partition("/")
+        assert plan(method, "npz:x.npz", "nano", preset=preset or "paper", options=options)
+
+
+def test_the_users_options_change_all_rows_but_not_what_makes_a_row() -> None:
+    changed = replace(NANO, seeds=1, changes={"epochs": 1, "hdr": True, "tasks": 2})
+    found = {cell.row: cell.plan for cell in cells(["T5"], changed)}
+    assert {p.method_config.epochs for p in found.values()} == {1}
+    assert {p.stream_options.tasks for p in found.values()} == {2}
+    assert not found["T5 MoE"].method_config.hdr
+    with pytest.raises(UserError, match=r"Unknown option `epoch`.*`epochs`"):
+        cells(["T5"], replace(NANO, changes={"epoch": 1}))
+
+
+def test_a_key_ignores_chance_and_at_mini_the_users_files() -> None:
+    def key(stream: str, seed: int, **options: object) -> tuple[Place, str]:
+        return place_and_key(plan("hash", stream, "nano", seed, options=options))
+
+    here, there = key("npz:/a/birds.npz", 0), key("npz:/b/birds.npz", 1, order_seed=7)
+    assert here == there
+    assert here[0] == Place("mini", "npz:birds.npz", "nano")
+    other = key("npz:/a/dogs.npz", 0)
+    assert other[1] == here[1]
+    assert other[0] != here[0]
+    assert key("npz:/a/birds.npz", 0, top_k=3)[1] != here[1]
+    assert key("glyphs", 0)[0] == Place("nano")
+    assert key("split-cifar100", 0)[0] == Place("full")
+
+
+def test_a_figure_that_uses_tables_runs_them() -> None:
+    found = {cell.digest for cell in cells(["F1"], NANO)}
+    assert found == {cell.digest for cell in cells(["T1", "T2", "T5"], NANO)}
+
+
+@pytest.mark.parametrize(
+    ("scale", "given", "said"),
+    [
+        ("nanno", {}, "There are: nano, mini, full"),
+        ("mini", {}, "--data IMAGES.npz"),
+        ("mini", {"data": Path("nowhere.npz"), "weights": Path("w")}, "No images at nowhere.npz"),
+        ("nano", {"data": Path("x.npz")}, "are for --scale mini"),
+        ("nano", {"seeds": 0}, "at least one"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(scale: str, given: dict, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        make_setting(scale, **given)
+
+
+def test_other_pre_training_needs_the_full_scale() -> None:
+    with pytest.raises(UserError, match="T11 cannot be run at scale nano, only at full"):
+        cells(["T11"], NANO)
+
+
+def test_mini_agrees_with_the_grid_of_the_benchmarks() -> None:
+    """So that the runs behind docs/results are found by a report."""
+    file = Path(__file__).parents[2] / "benchmarks" / "grids" / "family-real.yaml"
+    if not file.is_file():
+        pytest.skip("the benchmarks are not here")
+    from hashprompt.cli.arguments import read_yaml_file
+    from hashprompt.sweeps.grid import read_grid
+
+    theirs = {
+        (cell.plan.method, cell.plan.preset): place_and_key(cell.plan)[1]
+        for cell in read_grid(read_yaml_file(file, "")).cells(files_needed=False)
+        if not cell.row.startswith(("Hash, best with", "CODA-Prompt, small"))
+    }
+    shared = 0
+    for name in ("T1", "T2", "T9", "T10"):
+        for row in find_experiment(name).rows:
+            key = row_keys(name, "mini")[row.name, find_experiment(name).sets[0]]
+            assert theirs[row.method, row.preset] == key, row.name
+            shared += 1
+    assert shared == 28
+
+
+def test_cost_by_hand() -> None:
+    """HiDe-Prompt on CIFAR-100: 50 epochs of 50,000 images with gradients count three times;
+    10 · 1,000 images a task to test make 55,000 looks, with and without prompts.
+    """
+    passes = 3 * 50 * 50_000 + 50_000 + 2 * 55_000
+    assert gpu_rate() == pytest.approx(passes / 2.80)
+    (hide,) = (
+        c
+        for c in cells(["T14"], replace(FULL, seeds=1))
+        if c.plan.method == "hide" and c.plan.stream == "split-cifar100"
+    )
+    assert full_cost([hide, hide]).startswith("1 run. About 8 million passes, 3 hours of one")
+
+
+def test_cost_says_what_it_does_not_know() -> None:
+    assert "Not counted: 5-datasets" in full_cost(cells(["T2"], FULL))
+    assert "Not counted" not in full_cost(cells(["T1"], FULL))
+
+
+def test_one_test_set_is_asked_once_after_each_task() -> None:
+    """CORe50: 8 tasks, 119,894 and 44,972 images; L2P has 5 epochs in its original preset."""
+    core = plan("l2p", "core50", "sup21k", preset="original")
+    from hashprompt.paper.cost import _sizes
+    from hashprompt.sweeps.estimate import cost_of
+
+    cost = cost_of(core, _sizes(core))
+    train = 119_894 // 8 * 8
+    assert (cost.trained, cost.tested) == (5 * train, train + 2 * 8 * 44_972)

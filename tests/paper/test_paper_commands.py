@@ -1,0 +1,71 @@
+"""`hashprompt paper` on the command line."""
+
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+from ledgers import draw_only, write_ledger
+
+from hashprompt.paper.data import experiments
+
+
+def test_list_names_everything(cli: Cli) -> None:
+    said = cli("paper", "list").out
+    assert all(f"\n{name} " in said for name in experiments())
+    assert "nano: embedded" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "T55", "--scale", "nano"), "Did you mean `T5`"),
+        (("run", "T5", "--scale", "tiny"), "There are: nano, mini, full"),
+        (("run", "T5", "--scale", "mini"), "--scale mini needs images and weights"),
+        (("run", "T5", "--scale", "nano", "--set", "epoch=1"), "Did you mean `epochs`"),
+        (("report", "--ledger", "."), "holds no results yet"),
+    ],
+)
+def test_bad_input_is_refused(
+    arguments: tuple[str, ...],
+    said: str,
+    cli: Cli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = cli("paper", *arguments, "--out", "out")
+    assert found.code == 1
+    assert said in found.said
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_cost_of_a_full_run_is_told_before_anything_is_loaded(cli: Cli, tmp_path: Path) -> None:
+    found = cli("paper", "run", "T5", "--scale", "full", "--out", str(tmp_path / "o"), "--plan")
+    assert found.code == 0
+    # 12 runs of 50 epochs of 50,000 images and 12 of 150 epochs of 24,000, three times each.
+    passes = 12 * (3 * 50 * 50_000 + 160_000) + 12 * (3 * 150 * 24_000 + 24_000 + 66_000)
+    assert f"24 runs. About {passes / 1e6:.0f} million passes" in found.out
+    assert not (tmp_path / "o").exists()
+
+
+def test_report_writes_a_page(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw_only("batch", monkeypatch)
+    ledger = write_ledger(tmp_path / "ledger", ["F6"], lambda row, seed: 60.0)
+    found = cli("paper", "report", "--ledger", str(ledger), "--out", str(tmp_path / "out"))
+    assert found.code == 0
+    assert (tmp_path / "out" / "report.html").is_file()
+    assert "report.html" in found.out
+
+
+@pytest.mark.slow
+def test_a_table_is_run_and_reported(cli: Cli, tmp_path: Path) -> None:
+    """T5 at nano, cut down: two tasks, one epoch, two seeds."""
+    small = [f"--set={o}" for o in ("tasks=2", "classes=4", "epochs=1", "align_epochs=1")]
+    out, place = str(tmp_path / "runs"), str(tmp_path / "report")
+    ran = cli("paper", "run", "T5", "--scale", "nano", "--seeds", "2", "--out", out, "-q", *small)
+    assert ran.code == 0
+    assert "8 cells: 8 done" in ran.out
+    assert cli("paper", "report", "--ledger", out, "--out", place, *small).code == 0
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "| T5 | What the modules of Hash bring | 4 of 4 |" in text
+    assert "1c-nano.png" in text

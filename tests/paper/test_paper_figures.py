@@ -1,0 +1,87 @@
+"""Figures of the paper, drawn from ledgers made by hand; what they show is read off their axes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledgers import NANO, result_of, write_ledger
+
+from hashprompt.paper.figures import FIGURES, Source
+from hashprompt.paper.grids import Place, cells
+from hashprompt.paper.results import read_ledgers
+from hashprompt.report.ledger import write_entry
+
+
+def axes_of(name: str, ledger: Path) -> Any:
+    """The first axes of a figure, or None."""
+    figure = FIGURES[name][0](Source(read_ledgers([ledger]), Place("nano")))
+    return figure and figure.axes[0]
+
+
+def lines_of(name: str, ledger: Path) -> dict[str, list[tuple[float, float]]]:
+    """Label -> points of its line."""
+    containers = axes_of(name, ledger).containers
+    return {c.get_label(): list(map(tuple, c.lines[0].get_xydata().tolist())) for c in containers}
+
+
+@pytest.mark.parametrize(
+    ("table", "drawn"),
+    [
+        ("T1", {"1a", "1b", "1c", "3a", "3c", "time"}),  # T2, T5, T14 and F3 share runs with it
+        ("T5", {"1a", "1b", "1c", "3a", "3b", "3c", "time"}),
+        ("F5", {"1a", "1b", "1c", "3a", "3c", "5", "time"}),
+        ("T4", set()),
+    ],
+)
+def test_what_has_no_runs_is_not_drawn(table: str, drawn: set[str], tmp_path: Path) -> None:
+    write_ledger(tmp_path, [table], lambda row, seed: 60.0)
+    source = Source(read_ledgers([tmp_path]), Place("nano"))
+    assert {name for name, (draw, _) in FIGURES.items() if draw(source) is not None} == drawn
+
+
+def test_plasticity_is_the_diagonal(tmp_path: Path) -> None:
+    accuracy = [[90.0, 50.0], [None, 70.0]]
+    write_ledger(tmp_path, ["T2"], lambda row, seed: 60.0, accuracy=accuracy)
+    found = lines_of("1a", tmp_path)
+    assert list(found) == ["Hash (Ours)", "HiDe-Prompt", "NoRGa"]
+    assert all(points == [(0, 90.0), (1, 70.0)] for points in found.values())
+
+
+def test_use_of_experts_is_their_share(tmp_path: Path) -> None:
+    write_ledger(tmp_path, ["T5"], lambda row, seed: 60.0, usage=[[6, 2, 0], [0, 0, 2]])
+    without, with_ = axes_of("1c", tmp_path).containers
+    assert [bar.get_height() for bar in with_] == [60.0, 20.0, 20.0]
+    assert "forgetting 30.0" in without.get_label()
+    heat = axes_of("3b", tmp_path).images[0]
+    assert heat.get_array().tolist() == [[75.0, 25.0, 0.0], [0.0, 0.0, 100.0]]
+    assert heat.get_clim() == (0, 100.0)
+
+
+def test_forgetting_with_and_without_the_modulator(tmp_path: Path) -> None:
+    """FM is 90 − FAA: 30, 29, 28 without, 10, 9, 8 with."""
+    write_ledger(tmp_path, ["F3"], lambda row, seed: seed + (60 if "without" in row else 80))
+    heights = [patch.get_height() for patch in axes_of("3a", tmp_path).patches]
+    assert heights == [29.0, 9.0]
+
+
+def test_long_sequences(tmp_path: Path) -> None:
+    for cell in cells(["F4"], NANO):
+        tasks = cell.plan.stream_options.tasks or 10
+        after = [{"task": t, "average": 100.0 - t} for t in range(tasks)]
+        accuracy = [[50.0] * tasks] * tasks
+        found = result_of(cell.plan, float(tasks), after_task=after, accuracy=accuracy)
+        write_entry(tmp_path, cell.digest, found)
+    # After the 10th, 20th and 30th task of 30.
+    assert lines_of("4a", tmp_path)["Hash"] == [(10, 91.0), (20, 81.0), (30, 71.0)]
+    assert lines_of("4b", tmp_path)["L2P"] == [(10, 10.0), (20, 20.0), (30, 30.0)]
+
+
+def test_batch_sizes_are_those_that_were_asked(tmp_path: Path) -> None:
+    asked = {"batch 1": {"average": 70.0}, "batch 128": {"average": 72.0}}
+    write_ledger(tmp_path, ["F6"], lambda row, seed: 60.0, asked=asked)
+    assert lines_of("batch", tmp_path)["Hash"] == [(1, 70.0), (128, 72.0)]
+
+
+def test_time_leaves_evaluation_out(tmp_path: Path) -> None:
+    write_ledger(tmp_path, ["T14"], lambda row, seed: 60.0)
+    assert [bar.get_width() for bar in axes_of("time", tmp_path).patches] == [36.0] * 3

@@ -1,0 +1,185 @@
+"""The report, from ledgers made by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledgers import MINI, NANO, draw_only, result_of, write_ledger
+
+from hashprompt.errors import UserError
+from hashprompt.paper.data import find_experiment
+from hashprompt.paper.grids import Place, cells
+from hashprompt.paper.measures import (
+    prompt_parameters,
+    training_seconds,
+    usage_entropy,
+    usage_shares,
+    variation,
+)
+from hashprompt.paper.report import write_paper_report
+from hashprompt.paper.result_tables import marks_of, tables_of
+from hashprompt.paper.results import read_ledgers
+from hashprompt.report.ledger import write_entry
+
+
+def rows_of(folder: Path, name: str) -> dict[str, list[list[str]]]:
+    """Title -> lines of each table of an experiment."""
+    tables = tables_of(find_experiment(name), read_ledgers([folder]))
+    return {table.title: table.cells()[1] for table in tables}
+
+
+def test_ours_stands_beside_the_paper(tmp_path: Path) -> None:
+    write_ledger(tmp_path, ["T12"], lambda row, seed: 70.0 + 2 * seed)
+    shown = rows_of(tmp_path, "T12")
+    assert list(shown) == ["nano, in the place of CIFAR-100", "ImageNet-R, not run"]
+    # 70, 72, 74: mean 72, deviation 2; CAA 80, 81, 82. 72 − 88.56 and 81 − 90.12.
+    assert shown["nano, in the place of CIFAR-100"][0] == [
+        *("None", "88.56", "72.00 ± 2.00 (3)", "-16.56"),
+        *("90.12", "81.00 ± 1.00 (3)", "-9.12"),
+    ]
+    assert shown["ImageNet-R, not run"][0] == [
+        *("None", "75.92 †1", "not run", "–", "79.53", "not run", "–")
+    ]
+
+
+def test_cells_that_were_not_run_say_so(tmp_path: Path) -> None:
+    wanted = [c for c in cells(["T5"], NANO) if c.row == "T5 MoE" and c.plan.seed == 0]
+    for cell in wanted:
+        write_entry(tmp_path, cell.digest, result_of(cell.plan, 66.0))
+    shown = rows_of(tmp_path, "T5")["nano, in the place of CIFAR-100"]
+    ours = [line[4] for line in shown]
+    assert ours == ["66.00 (1)", "not run", "not run", "not run"]
+
+
+def test_files_of_the_user_make_places_of_their_own(tmp_path: Path) -> None:
+    write_ledger(tmp_path / "a", ["T5"], lambda row, seed: 60.0, MINI)
+    other = replace(MINI, stream="npz:/else/where/dogs.npz")
+    write_ledger(tmp_path / "b", ["T5"], lambda row, seed: 40.0, other)
+    results = read_ledgers([tmp_path / "a", tmp_path / "b"])
+    assert results.places == [
+        Place("mini", "npz:birds.npz", "nano"),
+        Place("mini", "npz:dogs.npz", "nano"),
+    ]
+    experiment = find_experiment("T5")
+    found = [
+        {r["metrics"]["FAA"] for r in results.find(p, experiment, row, "CIFAR-100").values()}
+        for p in results.places
+        for row in experiment.rows
+    ]
+    assert found == [{60.0}] * 4 + [{40.0}] * 4
+
+
+def test_the_same_run_in_two_ledgers_counts_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_ledger(tmp_path / name, ["T5"], lambda row, seed: 60.0)
+    tables = tables_of(find_experiment("T5"), read_ledgers([tmp_path / "a", tmp_path / "b"]))
+    assert "60.00 ± 0.00 (3)" in next(tables).cells()[1][0]
+
+
+def test_runs_with_other_options_belong_nowhere_unless_the_same_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    write_ledger(tmp_path, ["T5"], lambda row, seed: 60.0, replace(NANO, changes={"epochs": 1}))
+    experiment = find_experiment("T5")
+    plain, changed = read_ledgers([tmp_path]), read_ledgers([tmp_path], {"epochs": 1})
+    row = experiment.rows[0]
+    assert len(plain.find(Place("nano"), experiment, row, "CIFAR-100")) == 0
+    assert len(changed.find(Place("nano"), experiment, row, "CIFAR-100")) == 3
+
+
+def test_what_departs_from_the_protocol_is_noted(tmp_path: Path) -> None:
+    write_ledger(tmp_path, ["T5"], lambda row, seed: 60.0)
+    hgm = next(c for c in cells(["T5"], NANO) if c.row == "T5 MoE + HGM" and c.plan.seed == 0)
+    strange = result_of(hgm.plan, 60.0)
+    strange["protocol"] |= {"transform": "other", "keeps_images": "5 per class", "legacy": ["x"]}
+    write_entry(tmp_path, hgm.digest, strange)
+    notes = next(tables_of(find_experiment("T5"), read_ledgers([tmp_path]))).notes()
+    assert notes[0] == "2 tasks, 4 classes, 16 images to learn."
+    assert "MoE + HGM differs from MoE in transform." in notes
+    assert "MoE + HGM keeps images of old tasks (5 per class)." in notes
+    assert "MoE + HGM repeats a flaw of public code (x)." in notes
+    assert len(notes) == 4
+
+
+def test_contradictions_and_missing_deviations_are_told() -> None:
+    assert [text[:2] for text in marks_of(find_experiment("T5"))] == ["†1", "Th"]
+    assert marks_of(find_experiment("T11")) == []  # it has deviations and no contradiction
+    assert len(marks_of(find_experiment("T14"))) == 1  # hours have no tolerance in points
+
+
+def test_the_report_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw_only("1c", monkeypatch)
+    ledger = write_ledger(tmp_path / "ledger", ["T1", "T5", "F6"], lambda row, seed: 60 + seed)
+    page = write_paper_report(read_ledgers([ledger]), tmp_path / "out")
+    assert [f.name for f in (tmp_path / "out" / "figures").iterdir()] == ["1c-nano.png"]
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "| T5 | What the modules of Hash bring | 4 of 4 |" in text
+    assert "| Hash (Ours) | ✓ | 95.02 ± 0.34 | 61.00 ± 1.00 (3) | -34.02 |" in text
+    assert "| T11 | Other pre-training, 10 tasks | – |" in text
+    html = page.read_text()
+    assert html.count("<img src=") == 1
+    assert "<script" not in html
+    claims = (tmp_path / "out" / "claims.md").read_text()
+    assert "| HDR helps | mixed |" in claims  # no difference at all
+    assert "| Early blocks beat deep ones | not run |" in claims
+    assert "| Invariant to the batch | supported |" in claims
+
+
+def test_measures_by_hand() -> None:
+    result: dict[str, Any] = {
+        "usage": [[3, 1, 0], [3, 1, 0]],
+        "parameters": {"prompts": 10, "routers": 4, "head": 100},
+        "timings": [
+            {"phase": "wtp", "seconds": 2.0},
+            {"phase": "evaluate", "seconds": 50.0},
+            {"phase": "tap", "seconds": 1.5},
+        ],
+    }
+    assert usage_shares(result) == [0.75, 0.25, 0.0]
+    # −(0.75 ln 0.75 + 0.25 ln 0.25) / ln 3
+    assert usage_entropy(result) == pytest.approx(0.51186, abs=1e-5)
+    # deviation of (0.75, 0.25, 0) around 1/3 is √(0.29167 / 3)
+    assert variation([0.75, 0.25, 0.0]) == pytest.approx(0.93541, abs=1e-5)
+    assert prompt_parameters(result) == 14
+    assert training_seconds(result) == 3.5
+    assert usage_entropy({"usage": None}) is None
+
+
+def test_an_empty_ledger_and_a_missing_one_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "sweep" / "ledger").mkdir(parents=True)
+    for folder in (tmp_path, tmp_path / "sweep"):
+        with pytest.raises(UserError, match=r"holds no results yet.*paper run T5"):
+            read_ledgers([folder])
+    with pytest.raises(UserError, match="There is no ledger in"):
+        read_ledgers([tmp_path / "nowhere"])
+
+
+def test_a_damaged_entry_is_refused_by_its_name(tmp_path: Path) -> None:
+    write_ledger(tmp_path, ["T5"], lambda row, seed: 60.0)
+    file = sorted(tmp_path.glob("*.json"))[1]
+    file.write_text(file.read_text().replace("60.0", "99.0", 1))
+    with pytest.raises(UserError, match=f"{file.name} is damaged.*run the sweep again"):
+        read_ledgers([tmp_path])
+
+
+def test_an_entry_of_another_version_is_refused_by_its_name(tmp_path: Path) -> None:
+    cell = cells(["T5"], NANO)[0]
+    result = result_of(cell.plan, 60.0)
+    result["config"]["options"]["gone"] = 1
+    write_entry(tmp_path, cell.digest, result)
+    with pytest.raises(UserError, match=f"{cell.digest}.json was made by another version.*gone"):
+        read_ledgers([tmp_path])
+
+
+def test_strange_names_of_files_stay_inside_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_only("batch", monkeypatch)
+    name = "npz:a..\\b|<b>$x$.npz"
+    write_ledger(tmp_path / "l", ["F6"], lambda row, seed: 60.0, replace(MINI, stream=name))
+    write_paper_report(read_ledgers([tmp_path / "l"]), tmp_path / "out")
+    files = {file.name for file in (tmp_path / "out" / "figures").iterdir()}
+    assert files == {"batch-mini-a-b-b-x-npz-nano.png"}
+    assert "<b>$x$" not in (tmp_path / "out" / "report.md").read_text()
+    assert "<b>$x$" not in (tmp_path / "out" / "report.html").read_text()

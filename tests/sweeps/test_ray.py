@@ -13,7 +13,7 @@ from conftest import QUICK
 from hashprompt import sweep
 from hashprompt.sweeps.grid import read_grid
 from hashprompt.sweeps.ray_engine import RayEngine
-from hashprompt.sweeps.sweep import Sweep, run_sweep
+from hashprompt.sweeps.runner import Sweep, run_sweep
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from hashprompt.sweeps.cell import run_cell
 from hashprompt.sweeps.folder import SweepFolder, open_folder
 from hashprompt.sweeps.grid import Cell, read_grid
 from hashprompt.sweeps.remote import Mirror
-from hashprompt.sweeps.sweep import Sweep
+from hashprompt.sweeps.runner import Sweep
 
 # Its first process dies in the second task; a file tells which tasks were begun.
 MORTAL = """

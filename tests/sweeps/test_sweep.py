@@ -1,7 +1,9 @@
 """Sweeps in real processes: what fails, dies or is stopped costs nobody else anything."""
 
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -19,7 +21,7 @@ from hashprompt.methods.registry import METHODS, OWN_METHODS, import_methods
 from hashprompt.storage.lock import locked
 from hashprompt.sweeps.folder import SILENT_SECONDS, SweepFolder
 from hashprompt.sweeps.grid import read_grid
-from hashprompt.sweeps.sweep import Sweep
+from hashprompt.sweeps.runner import Sweep
 
 PATIENCE = 300  # seconds until a process counts as stuck
 # Methods that go wrong in their second task: always, or until a file is there.
@@ -224,3 +226,12 @@ def test_the_plan_of_a_sweep(
     assert "2 cells, 0 of them done. About 576 images to train on and 288 to look at" in said
     assert "2 at a time, about 1.0 hours" in said
     assert not out.exists()
+
+
+def test_the_function_is_not_hidden_by_a_module() -> None:
+    import hashprompt
+
+    importlib.import_module("hashprompt.sweeps.runner")
+    assert callable(hashprompt.sweep)
+    for module in pkgutil.iter_modules(hashprompt.sweeps.__path__):
+        assert module.name not in hashprompt.sweeps.__all__

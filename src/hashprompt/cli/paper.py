@@ -76,7 +76,7 @@ def run(
         print_text(full_cost(planned))
         if plan:
             return
-    from hashprompt.sweeps.sweep import make_engine, run_sweep
+    from hashprompt.sweeps.runner import make_engine, run_sweep
 
     chosen = make_engine(engine, workers, retries)
     if setting.scale != "full" and (plan or not quiet):

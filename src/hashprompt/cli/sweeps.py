@@ -10,7 +10,7 @@ from hashprompt.cli.printing import console, print_error, print_line, print_text
 from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
-    from hashprompt.sweeps.sweep import Sweep
+    from hashprompt.sweeps.runner import Sweep
 
 
 def sweep(
@@ -48,7 +48,7 @@ def sweep(
 
     `hashprompt compare sweeps/first --against hide`
     """
-    from hashprompt.sweeps.sweep import Sweep, make_engine, run_sweep
+    from hashprompt.sweeps.runner import Sweep, make_engine, run_sweep
 
     if grid == "status":
         if folder is None:

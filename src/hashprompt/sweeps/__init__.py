@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hashprompt.sweeps.grid import Grid, read_grid
 
 if TYPE_CHECKING:
-    from hashprompt.sweeps.sweep import Sweep
+    from hashprompt.sweeps.runner import Sweep
 
 __all__ = ["Grid", "sweep"]
 
@@ -35,7 +35,7 @@ def sweep(
         log: of each cell, as in `run`.
         **how: for Ray: `address`, `cpus` and `gpus` of a cell.
     """
-    from hashprompt.sweeps.sweep import make_engine, run_sweep
+    from hashprompt.sweeps.runner import make_engine, run_sweep
 
     given = grid if isinstance(grid, Grid) else read_grid(grid)
     chosen = make_engine(engine, workers, retries, **how)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from family import FAMILY
 
-from hashprompt.report.compare import Comparison, Row, Stat
+from hashprompt.report.compare import Comparison, Row
 from hashprompt.report.compare_figures import compare_figure
 from hashprompt.report.figures import render
+from hashprompt.report.text_table import Stat
 
 DOCS = Path(__file__).parents[1] / "docs"
 

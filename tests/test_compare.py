@@ -10,8 +10,9 @@ from rich.console import Console
 
 from hashprompt.errors import UserError
 from hashprompt.report import read_result
-from hashprompt.report.compare import Stat, compare
+from hashprompt.report.compare import compare
 from hashprompt.report.compare_figures import compare_figure, cost_figure
+from hashprompt.report.text_table import Stat
 from hashprompt.storage.json_files import write_json
 
 Make = Callable[..., Path]

@@ -20,10 +20,11 @@ import hashprompt
 from hashprompt.cli import printing
 from hashprompt.errors import UserError
 from hashprompt.progress import ProgressBars
-from hashprompt.report.compare import Comparison, Row, Stat
+from hashprompt.report.compare import Comparison, Row
 from hashprompt.report.compare_figures import compare_figure, cost_figure
 from hashprompt.report.figures import FIGURES, render
 from hashprompt.report.html import render_page
+from hashprompt.report.text_table import Stat
 from hashprompt.storage.download import show_on_terminal
 from hashprompt.terminal import PlainTable, Terminal, styled
 from hashprompt.texts import json_text, markdown_text, visible

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from rich.console import RenderableType
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -64,6 +66,19 @@ def download_bars() -> Iterator[Callable[[str, int, int | None], None]]:
             bars.update(running[file], completed=done, total=total)
 
         yield watch
+
+
+@contextmanager
+def live_view(quiet: bool = False) -> Iterator[Callable[[Callable[[], RenderableType]], None]]:
+    """Something that is drawn anew in its place, while somebody watches; it is gone at the end."""
+    console = Terminal(stderr=True)
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+
+        def show(make: Callable[[], RenderableType]) -> None:
+            if not quiet and console.is_terminal:
+                live.update(make(), refresh=True)
+
+        yield show
 
 
 class ProgressBars(Callback):

@@ -10,6 +10,7 @@ from conftest import Cli, TinyRun
 from hashprompt import benchmark
 from hashprompt.errors import UserError
 from hashprompt.plan import Plan, stored_plan
+from hashprompt.report.against import against
 from hashprompt.report.compare import compare
 from hashprompt.report.ledger import find_entry, read_results, write_entry
 from hashprompt.storage.files import inside
@@ -111,7 +112,7 @@ def test_an_empty_folder_is_no_ledger(tmp_path: Path, cli: Cli) -> None:
 
 
 def test_differences_to_a_row(ledger: Path, runs: list[benchmark.Result], cli: Cli) -> None:
-    told = compare([ledger]).against("simplecil")
+    told = against(compare([ledger]), "simplecil")
     by_hand = [runs[2 + i].metrics["FAA"] - runs[i].metrics["FAA"] for i in (0, 1)]  # type: ignore[operator]
     found = told.difference(told.rows[0], "FAA")
     assert found is not None

@@ -157,14 +157,16 @@ def compare(
     cost: Annotated[Path | None, typer.Option(help="Also draw accuracy against size here.")] = None,
 ) -> None:
     """One table of several runs; runs that differ in the seed alone become mean ± deviation."""
-    from hashprompt.report.compare import TextTable
     from hashprompt.report.compare import compare as compare_runs
+    from hashprompt.report.text_table import TextTable
 
     table = compare_runs(folders, allow_mixed)
     console.print(table.to_rich())
     tables: list[TextTable] = [table]
     if against:
-        tables.append(table.against(against))
+        from hashprompt.report.against import against as differences
+
+        tables.append(differences(table, against))
         console.print(tables[-1].to_rich())
     if markdown or figure or cost:
         from hashprompt.storage.files import as_given, write_atomically

@@ -12,8 +12,8 @@ from hashprompt.paper.data import Experiment, find_experiment, read_data
 from hashprompt.paper.grids import Place
 from hashprompt.paper.measures import FORMATS, MEASURES, Measure, asked
 from hashprompt.paper.results import Results
-from hashprompt.report.compare import TextTable
 from hashprompt.report.statistics import Difference, paired_difference
+from hashprompt.report.text_table import TextTable
 
 Verdict = Literal["supported", "not supported", "mixed", "one run", "not run"]
 RULE = (

@@ -9,7 +9,8 @@ from hashprompt.paper.data import Column, Experiment, PaperRow, Value, experimen
 from hashprompt.paper.grids import Place
 from hashprompt.paper.measures import MEASURES
 from hashprompt.paper.results import Results, Runs
-from hashprompt.report.compare import Run, Stat, TextTable, differing_fields
+from hashprompt.report.compare import Run, differing_fields
+from hashprompt.report.text_table import Stat, TextTable
 
 NOT_RUN = "not run"
 MARK = "†"

@@ -4,16 +4,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from hashprompt.errors import UserError, shortened
+from hashprompt.errors import UserError
 from hashprompt.plan import NEUTRAL
 from hashprompt.report import ResultData
 from hashprompt.report.ledger import read_results
-from hashprompt.report.statistics import Difference, paired_difference
-from hashprompt.terminal import PlainTable
-from hashprompt.texts import markdown_text
+from hashprompt.report.text_table import Stat, TextTable
 
 METRICS = ("FAA", "CAA", "FM")
 NUMBER_BYTES = 4
@@ -22,23 +20,6 @@ KEPT = "keeps_images"  # field of the protocol that tells rows apart, but forbid
 GROUPED_BY = ("method", "preset")
 # Options that make no other row; the class order of a seed is checked as part of the protocol.
 SAME_ROW = NEUTRAL | {"order_seed"}
-
-
-class Stat(NamedTuple):
-    """Mean and sample standard deviation over seeds; no deviation for a single one."""
-
-    mean: float
-    std: float | None
-
-    @classmethod
-    def of(cls, values: Sequence[float | None]) -> "Stat | None":
-        known = [value for value in values if value is not None]
-        if not known or len(known) < len(values):  # a mean over some of the seeds would mislead
-            return None
-        return cls(fmean(known), stdev(known) if len(known) > 1 else None)
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
 
 
 Chance = tuple[int | None, tuple[int, ...]]  # seed and class order: what two runs can share
@@ -99,36 +80,6 @@ class Row:
         return f"{self.label} [keeps {self.keeps_images}]" if self.keeps_images else self.label
 
 
-class TextTable:
-    """A table that can be printed and written: `cells` are its header and body."""
-
-    @property
-    def title(self) -> str:
-        """What stands above it in a terminal."""
-        raise NotImplementedError
-
-    def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Header and body as text."""
-        raise NotImplementedError
-
-    def to_rich(self) -> PlainTable:
-        header, body = self.cells()
-        # No lines between columns: a terminal of 80 should show whole numbers.
-        table = PlainTable(title=self.title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-        words = ("row", "method", "preset", "changed options", "keeps images", "differs in")
-        for name in header:
-            table.add_column(name, justify="left" if name in words else "right")
-        for cells in body:
-            table.add_row(*cells)
-        return table
-
-    def to_markdown(self) -> str:
-        header, body = self.cells()
-        first, *shown = ([markdown_text(cell) for cell in cells] for cells in (header, *body))
-        lines = [first, ["---"] * len(header), *shown]
-        return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
 @dataclass(frozen=True)
 class Comparison(TextTable):
     rows: tuple[Row, ...]
@@ -161,55 +112,6 @@ class Comparison(TextTable):
         ]
         keep = [i for i in range(len(header)) if any(cells[i] for cells in body)]
         return [header[i] for i in keep], [[cells[i] for i in keep] for cells in body]
-
-    def against(self, name: str) -> "Against":
-        """What is between every row and one of them.
-
-        Args:
-            name: a method, or the whole name of a row where a method has several.
-        """
-        named = [row for row in self.rows if name in (row.name, row.method)]
-        if len(named) != 1:
-            found = f"stands for {len(named)} rows" if named else "is none of the rows"
-            names = ", ".join(f"`{row.name}`" for row in named or self.rows)
-            raise UserError(f"`--against {shortened(name)}` {found}. Give one of: {names}.")
-        others = tuple(row for row in self.rows if row is not named[0])
-        return Against(named[0], others)
-
-
-@dataclass(frozen=True)
-class Against(TextTable):
-    """Rows minus a reference, over the runs that share seed and class order with one of its."""
-
-    reference: Row
-    rows: tuple[Row, ...]
-
-    @property
-    def title(self) -> str:
-        return f"Points above {self.reference.name} [95 %], pairs of the same seed and class order"
-
-    def cells(self) -> tuple[list[str], list[list[str]]]:
-        header = ["row", "pairs", *METRICS, "p (FAA)"]
-        body = []
-        for row in self.rows:
-            found = {metric: self.difference(row, metric) for metric in METRICS}
-            main = found["FAA"]
-            p = "–" if main is None or main.p is None else f"{main.p:.3f}"
-            told = ("–" if value is None else str(value) for value in found.values())
-            body.append([row.name, str(main.pairs if main else 0), *told, p])
-        return header, body
-
-    def difference(self, row: Row, metric: str) -> Difference | None:
-        """Of a row and the reference; None if they share no chance."""
-        ours, theirs = (
-            {c: m.get(metric) for c, m in r.runs.items()} for r in (row, self.reference)
-        )
-        pairs = [
-            (mine, other)
-            for chance, mine in ours.items()
-            if mine is not None and (other := theirs.get(chance)) is not None
-        ]
-        return paired_difference([a for a, _ in pairs], [b for _, b in pairs])
 
 
 def compare(run_dirs: list[Path], allow_mixed: bool = False) -> Comparison:

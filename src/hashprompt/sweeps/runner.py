@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rich.live import Live
-
 from hashprompt.engine.interrupts import Interrupted
 from hashprompt.errors import UserError
 from hashprompt.loggers import make_loggers
+from hashprompt.progress import live_view
 from hashprompt.storage.lock import locked
 from hashprompt.sweeps.folder import CellState, SweepFolder, open_folder
 from hashprompt.sweeps.grid import Cell
 from hashprompt.sweeps.jobs import Job, Outcome, Tell
 from hashprompt.sweeps.tables import ResultTable, StatusTable
-from hashprompt.terminal import Terminal
+from hashprompt.terminal import styled
 
 
 class Engine(Protocol):
@@ -142,17 +141,15 @@ def _run(sweep: Sweep, jobs: Sequence[Job], engine: Engine, quiet: bool) -> None
             sweep.folder.write_failure(job.digest, outcome.error, outcome.traceback, attempts)
         ended.set()
 
-    console = Terminal(stderr=True)
-    with Live(console=console, auto_refresh=False, transient=True) as live:
+    with live_view(quiet) as show:
         engine.start(jobs, tell)
         try:
             while engine.is_working:
-                if not quiet and console.is_terminal:
-                    live.update(sweep.status().to_rich(), refresh=True)
+                show(lambda: sweep.status().to_rich())
                 ended.wait(sweep.folder.look_seconds)
                 ended.clear()
         except KeyboardInterrupt as error:
-            live.update("Stopping: running cells are saved …", refresh=True)
+            show(lambda: styled("Stopping: running cells are saved …"))
             engine.stop()
             raise Interrupted(
                 "Stopped on request; all cells are saved. Go on with the same command."

@@ -4,7 +4,8 @@ import time
 from collections.abc import Sequence
 
 from hashprompt.plan import without_folders
-from hashprompt.report.compare import METRICS, Stat, TextTable
+from hashprompt.report.compare import METRICS
+from hashprompt.report.text_table import Stat, TextTable
 from hashprompt.sweeps.folder import CellState
 from hashprompt.sweeps.grid import Cell
 

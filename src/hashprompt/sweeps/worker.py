@@ -31,7 +31,8 @@ def main() -> None:
     threading.Thread(target=listen, daemon=True).start()
     while (line := jobs.get()) is not None:
         outcome = attempt(Job(**json.loads(line)))
-        print(json.dumps(asdict(outcome)), file=answers, flush=True)
+        answers.write(json.dumps(asdict(outcome)) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":

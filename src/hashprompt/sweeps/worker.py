@@ -14,10 +14,12 @@ from dataclasses import asdict
 
 from hashprompt.sweeps.jobs import Job, attempt
 
+OUTPUT, ERRORS = 1, 2  # numbers of the standard files
+
 
 def main() -> None:
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
+    answers = os.fdopen(os.dup(OUTPUT), "w", encoding="utf-8")
+    os.dup2(ERRORS, OUTPUT)  # what libraries print is no answer
     jobs: queue.Queue[str | None] = queue.Queue()
 
     def listen() -> None:

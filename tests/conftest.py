@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its threads
 
@@ -12,31 +12,12 @@ import numpy as np
 import pytest
 import torch
 from pictures import CLASSES, stripes
+from running import QUICK, Cli, Outcome, TinyRun, decisive
 
 from hashprompt import benchmark
 from hashprompt.cli.app import main
 
 TRAIN_EACH, TEST_EACH = 8, 4
-# Two steps an epoch, so that a run can be cut off inside one.
-QUICK = {"tasks": 3, "epochs": 2, "batch_size": 8, "tii_epochs": 2, "align_epochs": 2}
-
-TinyRun = Callable[..., benchmark.Result]
-
-
-class Outcome(NamedTuple):
-    """What a command left behind: its exit code and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def said(self) -> str:
-        """Standard error on one line."""
-        return " ".join(self.err.split())
-
-
-Cli = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -101,12 +82,6 @@ def undisturbed(tiny_run: TinyRun, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("undisturbed")
     tiny_run(folder / "first")
     return tiny_run(folder / "second", checkpoint_minutes=0)
-
-
-def decisive(result: benchmark.Result) -> dict[str, Any]:
-    """Everything in a result that must not depend on interruptions: all but the clock."""
-    names = ("accuracy", "metrics", "after_task", "diagnostics", "usage", "passes", "parameters")
-    return {name: result.data[name] for name in names}
 
 
 @pytest.fixture(scope="session")

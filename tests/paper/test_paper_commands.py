@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from conftest import Cli
 from ledgers import draw_only, write_ledger
+from running import Cli
 
 from hashprompt.paper.data import experiments
 

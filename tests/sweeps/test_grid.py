@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli
+from running import Cli
 
 from hashprompt.errors import UserError
 from hashprompt.plan import plan, plan_of, without_folders

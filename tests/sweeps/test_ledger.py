@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Cli, TinyRun
+from running import Cli, TinyRun
 
 from hashprompt import benchmark
 from hashprompt.errors import UserError

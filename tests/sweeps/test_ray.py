@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import QUICK
+from running import QUICK
 
 from hashprompt import sweep
 from hashprompt.sweeps.grid import read_grid

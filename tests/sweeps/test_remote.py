@@ -5,7 +5,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from conftest import QUICK, Cli, decisive
+from running import QUICK, Cli, decisive
 
 from hashprompt import benchmark, sweep
 from hashprompt.engine.callbacks import Callback

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli
+from running import Cli
 
 from hashprompt import benchmark, sweep
 from hashprompt.errors import UserError

@@ -1,0 +1,33 @@
+"""Runs and commands as tests use them: what the fixtures of `conftest.py` give."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hashprompt import benchmark
+
+# Two steps an epoch, so that a run can be cut off inside one.
+QUICK = {"tasks": 3, "epochs": 2, "batch_size": 8, "tii_epochs": 2, "align_epochs": 2}
+
+TinyRun = Callable[..., benchmark.Result]
+
+
+class Outcome(NamedTuple):
+    """What a command left behind: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        """Standard error on one line."""
+        return " ".join(self.err.split())
+
+
+Cli = Callable[..., Outcome]
+
+
+def decisive(result: benchmark.Result) -> dict[str, Any]:
+    """Everything in a result that must not depend on interruptions: all but the clock."""
+    names = ("accuracy", "metrics", "after_task", "diagnostics", "usage", "passes", "parameters")
+    return {name: result.data[name] for name in names}

@@ -225,6 +225,8 @@ def test_the_plan_of_a_sweep(
     said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 2).out
     assert "2 cells, 0 of them done. About 576 images to train on and 288 to look at" in said
     assert "2 at a time, about 1.0 hours" in said
+    said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 4).out
+    assert "4 at a time, about 30 minutes" in said
     assert not out.exists()
 
 

@@ -47,9 +47,10 @@ def estimate(cells: Sequence[Cell], out: str | Path, workers: int | None) -> str
     trained, tested = sum(c.trained for c in costs), sum(c.tested for c in costs)
     how = f"{workers} at a time" if workers else "one at a time"
     hours = seconds / (workers or 1) / 3600
+    time_needed = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
     return (
         f"{told}. About {trained:,} images to train on and {tested:,} to look at; on this machine, "
-        f"{how}, about {hours:.1f} hours."
+        f"{how}, about {time_needed}."
     )
 
 

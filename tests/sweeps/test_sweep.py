@@ -218,15 +218,15 @@ def test_the_plan_of_a_sweep(
 ) -> None:
     """48 images, 3 epochs, and as many kept ones; 24 to test: 8 after one task, 16, 24."""
     speed = "hashprompt.sweeps.estimate.images_per_second"
-    monkeypatch.setattr(speed, lambda backbone, size: (3 * 288 + 144) / 3600)
+    monkeypatch.setattr(speed, lambda backbone, size: (3 * 288 + 144) / 7200)
     rows = {"er": {"method": "er", "options": {"epochs": 3}}}
     (tmp_path / "grid.yaml").write_text(json.dumps({**grid, "rows": rows, "seeds": [0, 1]}))
     out = tmp_path / "out"
     said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 2).out
     assert "2 cells, 0 of them done. About 576 images to train on and 288 to look at" in said
-    assert "2 at a time, about 1.0 hours" in said
-    said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 4).out
-    assert "4 at a time, about 30 minutes" in said
+    assert "2 at a time, about 2.0 hours" in said
+    said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 8).out
+    assert "8 at a time, about 30 minutes" in said
     assert not out.exists()
 
 

@@ -10,8 +10,8 @@ READY  := .venv/.ready
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## learn the embedded glyph stream with Hash and write a report
-	@$(BIN)/hashprompt run --method hash --stream glyphs --out runs/demo --overwrite
+demo: $(READY) ## learn the embedded stream of drawn glyphs with Hash and write a report
+	@$(BIN)/hashprompt run --method hash --stream glyphs-pairs --out runs/demo --overwrite
 
 # Two workers of one thread each: with more threads they wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadgroup

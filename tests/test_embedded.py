@@ -1,7 +1,9 @@
 """The sources that need no download, and the backbone pretrained on drawings."""
 
+import colorsys
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.resources import as_file, files
 
 import pytest
@@ -14,15 +16,17 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from hashprompt.data.dataset import ImageTable, Source
-from hashprompt.data.streams.draw import Style, draw, draw_recipes, ink
-from hashprompt.data.streams.embedded import digits, glyphs, glyphs_domains
+from hashprompt.data.streams.draw import Style, draw, draw_pairs, draw_recipes, ink, vivid
+from hashprompt.data.streams.embedded import digits, glyphs, glyphs_domains, glyphs_pairs
 
 Sources = dict[str, Source]
 
 
 @pytest.fixture(scope="module")
 def sources() -> Sources:
-    return {source.name: source for source in (glyphs(), glyphs_domains(), digits())}
+    return {
+        source.name: source for source in (glyphs(), glyphs_pairs(), glyphs_domains(), digits())
+    }
 
 
 def nano_file() -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -43,7 +47,7 @@ def nano(pretrained: bool) -> nn.Module:
     return model.eval()
 
 
-@pytest.mark.parametrize("build", [glyphs, glyphs_domains, digits])
+@pytest.mark.parametrize("build", [glyphs, glyphs_pairs, glyphs_domains, digits])
 def test_two_builds_are_equal_byte_for_byte(build: Callable[[], Source], sources: Sources) -> None:
     again = build()
     for table in ("train", "test"):
@@ -52,7 +56,7 @@ def test_two_builds_are_equal_byte_for_byte(build: Callable[[], Source], sources
         assert torch.equal(first.labels, second.labels)
 
 
-@pytest.mark.parametrize("name", ["glyphs", "glyphs-domains", "digits"])
+@pytest.mark.parametrize("name", ["glyphs", "glyphs-pairs", "glyphs-domains", "digits"])
 def test_images_are_32_pixel_colour_bytes_with_one_label_each(name: str, sources: Sources) -> None:
     source = sources[name]
     for table in (source.train, source.test):
@@ -66,8 +70,9 @@ def counts(table: ImageTable) -> set[int]:
     return set(table.labels.bincount().tolist())
 
 
-def test_glyphs_has_60_balanced_classes_in_ten_tasks(sources: Sources) -> None:
-    source = sources["glyphs"]
+@pytest.mark.parametrize("name", ["glyphs", "glyphs-pairs"])
+def test_glyphs_have_60_balanced_classes_in_ten_tasks(name: str, sources: Sources) -> None:
+    source = sources[name]
     assert (len(source.class_names), source.tasks, source.flip) == (60, 10, False)
     assert counts(source.train) == {40}
     assert counts(source.test) == {20}
@@ -94,7 +99,7 @@ def test_digits_are_split_without_overlap_and_stratified(sources: Sources) -> No
 
 
 def test_no_test_picture_of_the_drawn_sources_is_in_training(sources: Sources) -> None:
-    for name in ("glyphs", "glyphs-domains"):
+    for name in ("glyphs", "glyphs-pairs", "glyphs-domains"):
         source = sources[name]
         everything = torch.cat([source.train.images, source.test.images]).flatten(1)
         assert len({row.tobytes() for row in everything.numpy()}) == len(everything)
@@ -115,6 +120,32 @@ def test_drawings_follow_from_the_seed_alone() -> None:
     )
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
+
+
+def test_vivid_colours_have_the_hues_of_the_colour_circle() -> None:
+    for hue in (0.0, 0.1, 0.3, 0.55, 0.8):
+        colours = vivid(torch.Generator().manual_seed(0), 5, hue, hue)
+        for red, green, blue in colours[:, :, 0, 0].tolist():
+            found, saturation, value = colorsys.rgb_to_hsv(red, green, blue)
+            assert found == pytest.approx(hue, abs=1e-5)
+            assert 0.7 <= saturation <= 1
+            assert 0.7 <= value <= 1
+
+
+def test_the_label_of_a_pair_is_the_warm_shape() -> None:
+    """Of a dot and a line, pictures of the line have more warm pixels, and no more cool ones."""
+    recipes = draw_recipes(5, marks=2)
+    points = torch.zeros_like(recipes.points)
+    points[1, :, 0] = torch.linspace(-0.8, 0.8, points.shape[1])
+    labels = torch.tensor([0, 1]).repeat_interleave(300)
+    rng = torch.Generator().manual_seed(1)
+    images = draw_pairs(replace(recipes, points=points), labels, rng, Style(noise=0.0, ground=0.0))
+    redness = images[:, 0].int() - images[:, 2].int()
+    warm, cool = ((sign * redness > 60).sum((1, 2)).float() for sign in (1, -1))
+    dot, line = (warm[labels == kind].mean() for kind in (0, 1))
+    assert line > 2 * dot
+    behind_dot, behind_line = (cool[labels == kind].mean() for kind in (0, 1))
+    assert 0.6 < behind_line / behind_dot < 1.1  # a warm line hides more of what is behind it
 
 
 def test_nano_file_is_small_half_precision_and_fits_its_architecture() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hashprompt.backbone.weights import LoadedBackbone, load_backbone
+from hashprompt.data.streams.names import DEMO
 from hashprompt.data.streams.stream import Stream, joint, load_stream
 from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.checkpoint import FILES, Checkpoints
@@ -73,7 +74,7 @@ class Result:
 
 def run(
     method: str = "hash",
-    stream: str = "glyphs",
+    stream: str = DEMO,
     backbone: str = "nano",
     seed: int = 0,
     preset: str = "paper",

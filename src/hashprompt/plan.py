@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from hashprompt.backbone.names import with_full_file
-from hashprompt.data.streams.names import EMBEDDED, with_full_path
+from hashprompt.data.streams.names import DEMO, EMBEDDED, with_full_path
 from hashprompt.errors import UserError
 from hashprompt.methods.configs.base import MethodConfig
 from hashprompt.methods.registry import find_method, preset_options
@@ -105,7 +105,7 @@ def without_folders(names: Mapping[str, Any]) -> dict[str, Any]:
 
 def plan(
     method: str = "hash",
-    stream: str = "glyphs",
+    stream: str = DEMO,
     backbone: str = "nano",
     seed: int = 0,
     preset: str = "paper",

@@ -97,7 +97,7 @@ def test_a_key_ignores_chance_and_at_mini_the_users_files() -> None:
     assert other[1] == here[1]
     assert other[0] != here[0]
     assert key("npz:/a/birds.npz", 0, top_k=3)[1] != here[1]
-    assert key("glyphs", 0)[0] == Place("nano")
+    assert key("glyphs-pairs", 0)[0] == Place("nano")
     assert key("split-cifar100", 0)[0] == Place("full")
 
 

@@ -29,7 +29,7 @@ def run(
     ] = None,
     stream: Annotated[
         str | None,
-        typer.Option("--stream", "-s", help="See `streams`; default `glyphs`."),
+        typer.Option("--stream", "-s", help="See `streams`; default `glyphs-pairs`."),
     ] = None,
     backbone: Annotated[
         str | None,
@@ -62,7 +62,7 @@ def run(
 
     Examples:
 
-    `hashprompt run` · Hash on the embedded glyphs
+    `hashprompt run` · Hash on the embedded pairs of glyphs
 
     `hashprompt run -m hash --preset best --set epochs=5 --set top_k=3 --seed 1`
 

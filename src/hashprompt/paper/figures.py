@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from hashprompt.data.streams.names import DEMO
 from hashprompt.paper.data import Experiment, PaperRow, find_experiment
 from hashprompt.paper.grids import Place
 from hashprompt.paper.measures import (
@@ -118,7 +119,7 @@ def forgetting(source: Source) -> Drawn:
                 where = place + 0.36 * number - 0.18
                 axes.bar(where, mean, 0.34, color=PALETTE[number], label=label)
                 axes.errorbar(where, mean, yerr=deviation, color=axes.xaxis.label.get_color())
-    names = sets if source.place.scale == "full" else [source.place.stream or "glyphs"]
+    names = sets if source.place.scale == "full" else [source.place.stream or DEMO]
     axes.set_xticks(range(len(names)), [literal(name) for name in names])
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.grid(visible=False, axis="x")

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from hashprompt.data.streams.names import DEMO
 from hashprompt.errors import UserError, shortened
 from hashprompt.methods.registry import find_method
 from hashprompt.options import Options, build, unknown
@@ -46,7 +47,7 @@ class Grid(Options):
     rows: dict[str, RowSpec] = Field(
         default_factory=dict, description="rows with names of their own: method, preset, options"
     )
-    streams: Names = Field(["glyphs"], description="what is learned")
+    streams: Names = Field([DEMO], description="what is learned")
     backbones: Names = Field(["nano"], description="frozen ViTs")
     seeds: Seeds = Field([0], description="numbers, or a number with options: {seed: 0, …}")
     options: dict[str, Any] = Field(default_factory=dict, description="of all runs")

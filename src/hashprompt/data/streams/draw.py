@@ -281,3 +281,40 @@ def draw_with_mask(
     grain = torch.randn(count, 3, SIZE, SIZE, generator=rng) * style.noise
     picture = torch.lerp(back, front.expand_as(back), mask) + grain
     return (picture.clamp(0, 1) * 255).round().to(torch.uint8), mask[:, 0]
+
+
+def vivid(rng: Generator, count: int, low: float, high: float) -> Tensor:
+    """Bright colours of hues from `low` to `high` of the colour circle, (count, 3, 1, 1)."""
+    hue = uniform(rng, count, 1, low=low, high=high)
+    saturation, value = (uniform(rng, count, 1, low=0.7) for _ in range(2))
+    sector = (torch.tensor([5.0, 3.0, 1.0]) + 6 * hue) % 6
+    rgb = value * (1 - saturation * torch.minimum(sector, 4 - sector).clamp(0, 1))
+    return rgb[..., None, None]
+
+
+def draw_pairs(recipes: Recipes, labels: Tensor, rng: Generator, style: Style) -> Tensor:
+    """Draw each label's shape in a warm colour over any shape in a cool one.
+
+    Args:
+        recipes: the categories.
+        labels: (B,) index of the recipe of each warm shape.
+        rng: all randomness of the instances.
+
+    Returns:
+        (B, 3, SIZE, SIZE) uint8.
+    """
+    count = len(labels)
+    angle = uniform(rng, count, 1, high=2 * math.pi)
+    apart = 0.3 * torch.stack([angle.cos(), angle.sin()], dim=-1)
+    width = uniform(rng, count, low=style.width[0], high=style.width[1])
+    other = integers(rng, count, low=0, high=len(recipes))
+    cool_ink = ink(place(rng, recipes.points[other], style) - apart, width)[:, None]
+    warm_ink = ink(place(rng, recipes.points[labels], style) + apart, width)[:, None]
+
+    pattern = texture(rng, recipes.select(other), style)[:, None]
+    ground = uniform(rng, count, 1, 1, 1, high=0.35)
+    ground = ground + style.ground * pattern * uniform(rng, count, 3, 1, 1)
+    picture = torch.lerp(ground, vivid(rng, count, 0.5, 0.66).expand_as(ground), cool_ink)
+    picture = torch.lerp(picture, vivid(rng, count, 0.0, 0.14).expand_as(ground), warm_ink)
+    picture = picture + torch.randn(count, 3, SIZE, SIZE, generator=rng) * style.noise
+    return (picture.clamp(0, 1) * 255).round().to(torch.uint8)

@@ -6,8 +6,10 @@ from hashprompt.data.sets import SETS
 from hashprompt.errors import UserError
 from hashprompt.options import unknown
 
+DEMO = "glyphs-pairs"  # what is learned where no stream is named
 EMBEDDED = {
-    "glyphs": "drawn glyph-like marks, class-incremental, 10 tasks",
+    "glyphs-pairs": "drawn glyphs, the warm one of two counts, class-incremental, 10 tasks",
+    "glyphs": "one drawn glyph, which plain features know well, class-incremental, 10 tasks",
     "glyphs-domains": "glyphs in several styles, domain-incremental",
     "digits": "scikit-learn's handwritten digits, class-incremental, 5 tasks",
 }

@@ -26,6 +26,7 @@ from hashprompt.storage.cache import cached
 
 DRAWN: dict[str, Callable[[], Source]] = {
     "glyphs": embedded.glyphs,
+    "glyphs-pairs": embedded.glyphs_pairs,
     "glyphs-domains": embedded.glyphs_domains,
     "digits": embedded.digits,
 }

@@ -1,8 +1,11 @@
-"""Rates of the methods on real images, compared on held-out training images.
+"""Rates of the methods, compared on held-out training images.
 
-    python benchmarks/rates.py --data cifar100_100x30.npz --weights vit_tiny.safetensors
+    python benchmarks/rates.py real --data cifar100_100x30.npz --weights vit_tiny.safetensors
+    python benchmarks/rates.py embedded
 
-Two tasks of five classes, 36 training images a class and 200 held-out ones; no test image is seen.
+Real images: two tasks of five classes, 36 training images a class and 200 held-out ones. Embedded
+ones: four tasks of six classes, 30 training images a class and 240 held-out ones. No test image is
+seen.
 """
 
 import argparse
@@ -14,7 +17,17 @@ from hashprompt.cli.arguments import read_yaml_file
 from hashprompt.storage.files import as_given, write_atomically
 from hashprompt.sweeps.grid import RowSpec, read_grid
 
-TRIED: dict[str, list[dict[str, Any]]] = {
+Trials = dict[str, list[dict[str, Any]]]  # by row of the grid: options to try
+
+
+def _around(lr: float, **others: float) -> list[dict[str, Any]]:
+    """A quarter of a rate, the rate and four times it; other rates go with it."""
+    return [
+        {"lr": lr * f, **{name: value * f for name, value in others.items()}} for f in (0.25, 1, 4)
+    ]
+
+
+REAL: Trials = {
     "ER": [{"lr": lr} for lr in (0.01, 0.03, 0.1)],
     "LwF": [{"lr": lr} for lr in (0.003, 0.01, 0.03, 0.1)],
     "EASE": [{"lr": lr} for lr in (0.05, 0.2, 0.5)],
@@ -58,40 +71,74 @@ TRIED: dict[str, list[dict[str, Any]]] = {
         {"lr": 0.025, "align_lr": 0.0001},
     ],
 }
-SMALL = {"classes": 10, "tasks": 2, "holdout": 0.4}
+EMBEDDED: Trials = {
+    "Linear probe": [{"l2": l2} for l2 in (1.0, 10.0, 100.0)],
+    "SLCA": [{"lr": lr, "head_lr_scale": 0.01 / lr} for lr in (5e-5, 2e-4, 8e-4)],
+    "SLCA++": [
+        {"lr": lr, "first_lr": 2.5 * lr, "head_lr_scale": 0.01 / lr} for lr in (5e-4, 2e-3, 8e-3)
+    ],
+    "DyTox": _around(4e-4, finetuning_lr=2e-4),
+    "Co²L": [*_around(0.02), {"lr": 0.02, "temperature": 0.1}],
+    "EWC": [*_around(0.03), {"lr": 0.03, "penalty": 1e4}],
+    **{name: _around(0.2) for name in ("APER, adapter", "APER, SSF")},
+    **{name: _around(0.1) for name in ("EASE", "Hash", "Hash, best", "HiDe-Prompt", "NoRGa")},
+    **{name: _around(0.1) for name in ("Joint training", "DualPrompt", "S-Prompt++")},
+    **{name: _around(0.05) for name in ("APER, VPT-Deep", "ConvPrompt", "CPrompt", "SMoPE")},
+    "LwF": _around(0.03),
+    **{name: _around(0.02) for name in ("ER", "DER++", "BiC", "L2P, buffer", "L2P")},
+    **{name: _around(0.01) for name in ("RanPAC", "MACIL", "GDumb", "CODA-Prompt", "CPG")},
+    **{name: _around(0.01) for name in ("LAE, adapter", "LAE, LoRA", "LAE, prefix", "OVOR")},
+    **{name: _around(0.005) for name in ("C-ADA", "EvoPrompt")},
+    "InfLoRA": _around(0.003),
+    "SLDC": _around(0.001),
+    "FSA": _around(0.0003),
+}
+TRIED = {"real": REAL, "embedded": EMBEDDED}
+SMALL = {
+    "real": {"classes": 10, "tasks": 2, "holdout": 0.4},
+    "embedded": {"classes": 24, "tasks": 4, "holdout": 0.25},
+}
 HERE = Path(__file__).parent
-KEPT = HERE.parent / "docs" / "results" / "rates.json"
+RESULTS = HERE.parent / "docs" / "results"
+KEPT = {"real": RESULTS / "rates.json", "embedded": RESULTS / "rates-embedded.json"}
 
 
 def main() -> None:
     from hashprompt import benchmark
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("what", choices=TRIED)
+    parser.add_argument("--data", type=Path, help="of real images")
+    parser.add_argument("--weights", type=Path, help="for real images")
     parser.add_argument("--runs", type=Path, default=Path("runs/rates"))
-    parser.add_argument("--only", nargs="+", default=list(TRIED), help="rows")
+    parser.add_argument("--only", nargs="+", help="rows")
     args = parser.parse_args()
-    values = read_yaml_file(HERE / "grids" / "family-real.yaml", "methods: hash")
-    values |= {"streams": f"npz:{args.data}", "backbones": str(args.weights)}
-    grid = read_grid(values)
-    for name in args.only:
+    values = read_yaml_file(HERE / "grids" / f"family-{args.what}.yaml", "methods: hash")
+    if args.what == "real":
+        values |= {"streams": f"npz:{args.data}", "backbones": str(args.weights)}
+    grid = read_grid(values | {"seeds": values["seeds"][:1]})
+    tried, kept = TRIED[args.what], KEPT[args.what]
+    for name in args.only or tried:
         row = grid.rows[name]
-        for change in TRIED[name]:
+        for change in tried[name]:
             trial = {"method": name, **change}
-            found: list[dict[str, Any]] = json.loads(KEPT.read_text())
+            found = read(kept)
             if any(trial.items() <= other.items() for other in found):
                 continue  # tried before
-            options = {**row.options, **change, **SMALL}
-            tried = RowSpec(method=row.method, preset=row.preset, options=options)
-            (cell,) = grid.model_copy(update={"rows": {name: tried}}).cells()
+            options = {**row.options, **change, **SMALL[args.what]}
+            spec = RowSpec(method=row.method, preset=row.preset, options=options)
+            (cell,) = grid.model_copy(update={"rows": {name: spec}}).cells()
             folder = args.runs / "-".join(map(str, trial.values())).replace(" ", "-")
             result = benchmark.execute(cell.plan, folder, True, quiet=True)
             print({**trial, "FAA": result.metrics["FAA"]}, flush=True)
             # Read again: another process may have added to it.
-            found = json.loads(KEPT.read_text())
-            kept = [*found, {**trial, "FAA": result.metrics["FAA"]}]
-            write_atomically(as_given(KEPT), (json.dumps(kept, indent=1) + "\n").encode())
+            found = [*read(kept), {**trial, "FAA": result.metrics["FAA"]}]
+            write_atomically(as_given(kept), (json.dumps(found, indent=1) + "\n").encode())
+
+
+def read(kept: Path) -> list[dict[str, Any]]:
+    """The trials of earlier calls."""
+    return json.loads(kept.read_text()) if kept.is_file() else []
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     python benchmarks/results.py --check    # says whether they are what the ledger says
 
 A page holds `<!-- table: GRID COLUMN, COLUMN … -->`, the table, and `<!-- end of table -->`.
-`<!-- table: rates all -->` is the table of the rates that were tried.
+`<!-- table: FILE tried -->` is the table of the rates in FILE.json (benchmarks/rates.py).
 """
 
 import argparse
@@ -99,10 +99,10 @@ def cell(column: str, results: list[Result]) -> str:
     return f"{fmean(values):.1f}{spread}"
 
 
-def rates_table() -> str:
+def rates_table(file: str) -> str:
     """What was tried on held-out images (benchmarks/rates.py), the best in bold."""
     tried: dict[str, list[tuple[float, str]]] = {}
-    for trial in json.loads((DOCS / "results" / "rates.json").read_text()):
+    for trial in json.loads((DOCS / "results" / f"{file}.json").read_text()):
         row, accuracy = trial.pop("method"), trial.pop("FAA")
         named = ", ".join(f"{name} {value:g}" for name, value in trial.items())
         tried.setdefault(row, []).append((accuracy, named))
@@ -120,7 +120,7 @@ def renewed(page: str) -> str:
     def block(found: re.Match[str]) -> str:
         begin, grid, columns, end = found.groups()
         names = [name.strip() for name in columns.split(",")]
-        return begin + (rates_table() if grid == "rates" else table(grid, names)) + end
+        return begin + (rates_table(grid) if names == ["tried"] else table(grid, names)) + end
 
     return BLOCK.sub(block, page)
 

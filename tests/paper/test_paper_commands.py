@@ -22,6 +22,8 @@ def test_list_names_everything(cli: Cli) -> None:
         (("run", "T5", "--scale", "tiny"), "There are: nano, mini, full"),
         (("run", "T5", "--scale", "mini"), "--scale mini needs images and weights"),
         (("run", "T5", "--scale", "nano", "--set", "epoch=1"), "Did you mean `epochs`"),
+        (("run", "T5", "--scale", "nano", "--gpus", "1"), "gpus: only for the engine ray"),
+        (("run", "T5", "--scale", "nano", "--log", "papyrus"), "There are: csv, tensorboard"),
         (("report", "--ledger", "."), "holds no results yet"),
     ],
 )

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from hashprompt.cli.arguments import Quiet, parse_settings
+from hashprompt.cli import sweeps
+from hashprompt.cli.arguments import LogTo, Quiet, parse_settings
 from hashprompt.cli.printing import console, print_line, print_text
 from hashprompt.terminal import PlainTable
 
@@ -42,17 +43,21 @@ def list_experiments() -> None:
 def run(
     names: Annotated[list[str], typer.Argument(help="Tables or figures, e.g. T5; see `list`.")],
     scale: Annotated[str, typer.Option(help="`nano`, `mini` or `full`.")],
-    out: Annotated[Path, typer.Option(help="Folder of the runs; several tables may share it.")],
+    out: Annotated[
+        str, typer.Option(help="Folder or URI of the runs; several tables may share it.")
+    ],
     data: Annotated[Path | None, typer.Option(help="mini: images, an .npz file.")] = None,
     weights: Annotated[Path | None, typer.Option(help="mini: weights of a small ViT.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each row.")] = 3,
     set_: Changes = None,
-    engine: Annotated[
-        str, typer.Option(help="`processes` of this machine, or `ray`.")
-    ] = "processes",
-    workers: Annotated[int | None, typer.Option(help="Runs at a time.")] = None,
-    retries: Annotated[int, typer.Option(help="More attempts at a run that failed.")] = 2,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what would be run, and stop.")] = False,
+    engine: sweeps.EngineName = "processes",
+    workers: sweeps.Workers = None,
+    retries: sweeps.Retries = 2,
+    address: sweeps.Address = None,
+    cpus: sweeps.Cpus = None,
+    gpus: sweeps.Gpus = None,
+    plan: sweeps.PlanOnly = False,
+    log: LogTo = None,
     quiet: Quiet = False,
 ) -> None:
     """Run tables or figures of the paper; finished runs are never run again.
@@ -76,17 +81,15 @@ def run(
         print_text(full_cost(planned))
         if plan:
             return
-    from hashprompt.sweeps.runner import make_engine, run_sweep
+    from hashprompt.sweeps.runner import run_sweep
 
-    chosen = make_engine(engine, workers, retries)
+    chosen = sweeps.choose_engine(engine, workers, retries, address=address, cpus=cpus, gpus=gpus)
     if setting.scale != "full" and (plan or not quiet):
         from hashprompt.sweeps.estimate import estimate
 
         print_text(estimate(planned, out, chosen.workers))
     if not plan:
-        from hashprompt.cli.sweeps import show
-
-        show(run_sweep(planned, out, chosen, quiet))
+        sweeps.show(run_sweep(planned, out, chosen, quiet, log or ()))
 
 
 @app.command()

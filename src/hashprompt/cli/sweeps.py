@@ -10,7 +10,15 @@ from hashprompt.cli.printing import console, print_error, print_line, print_text
 from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
-    from hashprompt.sweeps.runner import Sweep
+    from hashprompt.sweeps.runner import Engine, Sweep
+
+EngineName = Annotated[str, typer.Option(help="`processes` of this machine, or `ray`.")]
+Workers = Annotated[int | None, typer.Option(help="Runs at a time.")]
+Retries = Annotated[int, typer.Option(help="More attempts at a run that failed.")]
+Address = Annotated[str | None, typer.Option(help="Ray: of the cluster.")]
+Cpus = Annotated[float | None, typer.Option(help="Ray: CPUs of a run.")]
+Gpus = Annotated[float | None, typer.Option(help="Ray: GPUs of a run, also a share.")]
+PlanOnly = Annotated[bool, typer.Option("--plan", help="Say what would be run, and stop.")]
 
 
 def sweep(
@@ -26,15 +34,13 @@ def sweep(
     ] = None,
     stream: Annotated[str | None, typer.Option(help="Instead of the grid's streams.")] = None,
     backbone: Annotated[str | None, typer.Option(help="Instead of the grid's backbones.")] = None,
-    engine: Annotated[
-        str, typer.Option(help="`processes` of this machine, or `ray`.")
-    ] = "processes",
-    workers: Annotated[int | None, typer.Option(help="Cells at a time.")] = None,
-    retries: Annotated[int, typer.Option(help="More attempts at a cell that failed.")] = 2,
-    address: Annotated[str | None, typer.Option(help="Ray: of the cluster.")] = None,
-    cpus: Annotated[float | None, typer.Option(help="Ray: CPUs of a cell.")] = None,
-    gpus: Annotated[float | None, typer.Option(help="Ray: GPUs of a cell, also a share.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what would be run, and stop.")] = False,
+    engine: EngineName = "processes",
+    workers: Workers = None,
+    retries: Retries = 2,
+    address: Address = None,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
+    plan: PlanOnly = False,
     log: LogTo = None,
     quiet: Quiet = False,
 ) -> None:
@@ -48,7 +54,7 @@ def sweep(
 
     `hashprompt compare sweeps/first --against hide`
     """
-    from hashprompt.sweeps.runner import Sweep, make_engine, run_sweep
+    from hashprompt.sweeps.runner import Sweep, run_sweep
 
     if grid == "status":
         if folder is None:
@@ -63,15 +69,23 @@ def sweep(
     instead = {"streams": stream, "backbones": backbone}
     values |= {name: value for name, value in instead.items() if value is not None}
     cells = read_grid(values).cells(only)
-    given = {"address": address, "cpus": cpus, "gpus": gpus}
-    of_ray = {name: value for name, value in given.items() if value is not None}
-    chosen = make_engine(engine, workers, retries, **of_ray)
+    chosen = choose_engine(engine, workers, retries, address=address, cpus=cpus, gpus=gpus)
     if plan or not quiet:
         from hashprompt.sweeps.estimate import estimate
 
         print_text(estimate(cells, out, chosen.workers))
     if not plan:
         show(run_sweep(cells, out, chosen, quiet, log or ()))
+
+
+def choose_engine(
+    engine: str, workers: int | None, retries: int, **of_ray: str | float | None
+) -> "Engine":
+    """The engine of a name, with those of its options that were given."""
+    from hashprompt.sweeps.runner import make_engine
+
+    given = {name: value for name, value in of_ray.items() if value is not None}
+    return make_engine(engine, workers, retries, **given)
 
 
 def show(found: "Sweep") -> None:

@@ -1,9 +1,10 @@
-"""Make the tables and figures of docs/results from the ledger, so that no number is typed.
+"""Make the tables and figures of README and docs/results from the ledger: no number is typed.
 
     python benchmarks/results.py            # writes them anew
     python benchmarks/results.py --check    # says whether they are what the ledger says
 
-A page holds `<!-- table: GRID COLUMN, COLUMN … -->`, the table, and `<!-- end of table -->`.
+A page holds `<!-- table: GRID COLUMN, COLUMN … -->`, the table, and `<!-- end of table -->`; or
+`<!-- table: GRID COLUMN … of ROW; ROW … -->` for a few rows in an order of their own.
 `<!-- table: FILE tried -->` is the table of the rates in FILE.json (benchmarks/rates.py).
 """
 
@@ -25,6 +26,7 @@ from hashprompt.texts import markdown_text
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
+README = HERE.parent / "README.md"
 LEDGER = DOCS / "results" / "ledger"
 BLOCK = re.compile(r"(<!-- table: (\S+) (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
@@ -72,9 +74,11 @@ def cells_of(grid: str) -> list[Cell]:
     return read_grid(values).cells(files_needed=False)
 
 
-def table(grid: str, columns: list[str]) -> str:
-    """The table of a grid in Markdown; rows without any result are named below."""
+def table(grid: str, columns: list[str], chosen: list[str] | None = None) -> str:
+    """The table of a grid in Markdown, or of some of its rows; those without any result are named
+    below."""
     rows = results_of(grid)
+    rows = rows if chosen is None else {name: rows[name] for name in chosen}
     seeds = any(len(results) > 1 for results in rows.values())
     header = ["row", *(["seeds"] if seeds else []), *columns]
     lines = [header, ["---"] * len(header)]
@@ -119,8 +123,12 @@ def renewed(page: str) -> str:
 
     def block(found: re.Match[str]) -> str:
         begin, grid, columns, end = found.groups()
+        if columns == "tried":
+            return begin + rates_table(grid) + end
+        columns, of, rows = columns.partition(" of ")
         names = [name.strip() for name in columns.split(",")]
-        return begin + (rates_table(grid) if names == ["tried"] else table(grid, names)) + end
+        chosen = [row.strip() for row in rows.split(";")] if of else None
+        return begin + table(grid, names, chosen) + end
 
     return BLOCK.sub(block, page)
 
@@ -145,7 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, say what would change")
     check = parser.parse_args().check
-    pages = {page: page.read_text() for page in sorted((DOCS / "results").glob("*.md"))}
+    pages = {page: page.read_text() for page in [README, *sorted((DOCS / "results").glob("*.md"))]}
     changed = {page: new for page, old in pages.items() if (new := renewed(old)) != old}
     for page, new in changed.items():
         print(page.relative_to(DOCS.parent))

@@ -1,4 +1,4 @@
-"""The numbers in docs/results are those of the ledger beside them."""
+"""The numbers in README and docs/results are those of the ledger beside them."""
 
 import subprocess
 import sys

@@ -30,4 +30,4 @@ Cli = Callable[..., Outcome]
 def decisive(result: benchmark.Result) -> dict[str, Any]:
     """Everything in a result that must not depend on interruptions: all but the clock."""
     names = ("accuracy", "metrics", "after_task", "diagnostics", "usage", "passes", "parameters")
-    return {name: result.data[name] for name in names}
+    return {name: result.data[name] for name in (*names, "remarks")}

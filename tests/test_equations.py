@@ -283,7 +283,7 @@ def test_a_router_per_layer_reads_the_tokens_that_enter_its_block() -> None:
     images = torch.randn(3, 3, 16, 16)
     tokens = method.backbone.embed(images)
     decisions: list[Routing] = []
-    method.backbone.encode(tokens, method.inject(tokens, None, decisions))
+    method.backbone.encode(tokens, method.inject(tokens, None, decisions=decisions))
     first, second = decisions
     close(first.scores[:, 0], method.routers.scores(tokens, None, 0))
     assert (second.scores[:, 0] - method.routers.scores(tokens, None, 1)).abs().max() > 1e-4

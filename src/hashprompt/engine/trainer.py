@@ -108,6 +108,7 @@ class Trainer:
             "after_task": [],
             "diagnostics": [],
             "timings": [],
+            "remarks": [],
         }
         self.clock = Clock(self.log["timings"])
         self._saved_at = time.monotonic()
@@ -160,8 +161,17 @@ class Trainer:
         if len(data.test):  # else whoever runs us tests for himself
             self._evaluate(data.index)
         self.log["diagnostics"].append({"task": data.index, **self.method.diagnostics()})
+        self._pass_on(data.index, self.method.remark())
         self._advance(data.index + 1, -1)
         self.callbacks.on_task_end(data.index)
+
+    def _pass_on(self, task: int, remark: str | None) -> None:
+        """Keep what a method has to say for the report; the same thing is said aloud once."""
+        if remark is None:
+            return
+        if all(said["text"] != remark for said in self.log["remarks"]):
+            self.callbacks.on_message(f"Task {task + 1}: {remark}")
+        self.log["remarks"].append({"task": task, "text": remark})
 
     def _carry_out(self, phase: Phase, data: TaskData) -> None:
         self.clock.start(data.index, phase.name)
@@ -219,17 +229,21 @@ class Trainer:
             return len(drawn), self._from(where, rows, drawn.__getitem__)
         chosen = torch.arange(len(data.train)) if phase.rows is None else phase.rows.cpu()
         order = chosen[torch.randperm(len(chosen))].split(phase.batch_size)
-        features = self.passes.plain_features(data.train) if phase.view == "features" else None
+        plain = phase.plain or phase.view == "features"
+        features = self.passes.plain_features(data.train) if plain else None
         batches = Prefetch(data.train.images, [self.replicas.share(rows) for rows in order])
 
         def make(step: int) -> Batch:
             rows = self.replicas.share(order[step])
             labels = data.train.labels[rows].to(self.fabric.device)
-            if features is not None:
-                return Batch(features[rows.to(features.device)], labels)
+            known = None if features is None else features[rows.to(features.device)]
+            if phase.view == "features":
+                assert known is not None
+                return Batch(known, labels)
             images = batches[step].to(self.fabric.device)
             view = self.views.train if phase.view == "train" else self.views.clean
-            return Batch(torch.cat([view(images) for _ in range(phase.views)]), labels)
+            seen = torch.cat([view(images) for _ in range(phase.views)])
+            return Batch(seen, labels, known)
 
         return len(order), self._from(where, order, make)
 
@@ -292,7 +306,8 @@ class Trainer:
         if loaded is None:
             return
         tensors, state = loaded
-        self.position, self.log = Position(**state["position"]), state["log"]
+        self.position = Position(**state["position"])
+        self.log = {"remarks": [], **state["log"]}  # older checkpoints have none
         self.steps = state.get("steps", 0)
         self.clock = Clock(self.log["timings"])
         self.backbone.model.passes.update(state["passes"])

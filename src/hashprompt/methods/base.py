@@ -126,6 +126,10 @@ class Method(nn.Module):
         """Averages over the training of the current task, for the log."""
         return {}
 
+    def remark(self) -> str | None:
+        """What a person should be told about the task just learned, if anything."""
+        return None
+
     def images_stored(self) -> int:
         """How many images a memory holds."""
         return 0

@@ -75,7 +75,7 @@ class BiC(Rehearsal):
     def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         trained = _others(self._validation(task), len(self.memory))
         kept = self.memory.draw(self.config.replays(len(batch.labels)), trained)
-        images, labels = with_replay(batch, kept, task)
+        images, labels, _ = with_replay(batch, kept, task)
         logits = self.logits(images)
         ce = self.cross_entropy(logits, labels, task)
         if not self.teacher.taken:

@@ -134,7 +134,7 @@ class DyTox(Rehearsal):
 
     def losses(self, batch: Batch, task: TaskView) -> Losses:
         kept = self.memory.draw(self.config.replays(len(batch.labels)))
-        images, labels = with_replay(batch, kept, task)
+        images, labels, _ = with_replay(batch, kept, task)
         network = self.with_old_heads_frozen()
         embeddings = self.embeddings(images, network)
         cells = self.answers(embeddings, network)

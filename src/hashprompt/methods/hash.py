@@ -30,7 +30,9 @@ from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.pool import PromptPool
 from hashprompt.parts.precision import add_exactly, exact
-from hashprompt.parts.router import Routers, Routing, choose
+from hashprompt.parts.router import Routers, Routing, choose, unevenness
+from hashprompt.parts.router_input import RouterInput
+from hashprompt.parts.routing_report import describe_routing, routing_remark
 
 
 class Hash(PromptPipeline):
@@ -48,11 +50,13 @@ class Hash(PromptPipeline):
         decisions = 1 if config.router_scope == "global" else len(blocks)
         self.pool = PromptPool(config.experts, blocks, length, backbone.dim)
         self.routers = Routers(backbone.dim, config.experts, decisions, config.router_init)
+        self.router_input = RouterInput(config.router_input, backbone.dim)
         self.history = usage.UsageHistory(decisions, config.experts)
         self.register_buffer("penalties", torch.zeros(0, decisions, config.experts))
         self.register_buffer("meter", torch.zeros(2, 6))
         self.penalties: Tensor  # (T, S, N) b_t, what each task was trained with
         self.meter: Tensor  # exact sums over training images, see diagnostics()
+        self._routing: dict[str, float] = {}  # of the task just learned
         if config.drift != "ignore":
             self.register_buffer("before", torch.zeros(0, 0, backbone.dim))
             self.before: Tensor  # (N, T − 1, D) features under old routers before the pool moves
@@ -65,6 +69,7 @@ class Hash(PromptPipeline):
         self.meter.zero_()
 
     def end_task(self, task: TaskView) -> None:
+        self._routing = describe_routing(self._decisions(task), task.labels, self.config.delta)
         super().end_task(task)
         if self.config.history == "step":
             self.penalties[task.index] = self._penalty()
@@ -73,17 +78,24 @@ class Hash(PromptPipeline):
     # Routing. ------------------------------------------------------------------------------
 
     def inject(
-        self, tokens: Tensor, task: Tensor | None, decisions: list[Routing] | None = None
+        self,
+        tokens: Tensor,
+        task: Tensor | None,
+        plain: Tensor | None = None,
+        decisions: list[Routing] | None = None,
     ) -> Injection:
         """The mixed prompts of embedded images (B, N, D).
 
         Args:
             task: (B,) router of each image, None for the current one.
+            plain: (B, D) plain features; made here if the router reads them and they are not known.
             decisions: the routing of every decision is appended to it, as the pass makes them.
         """
 
+        plain = self._plain(tokens) if plain is None else plain
+
         def route(position: int, entering: Tensor) -> Tensor:
-            routing = self._route(entering, task, position)
+            routing = self._route(self.router_input(entering, plain), task, position)
             if decisions is not None:
                 decisions.append(routing)
             return routing.weights
@@ -108,7 +120,31 @@ class Hash(PromptPipeline):
         scores = self.routers.scores(tokens, task, decision)[:, None]
         penalty = self._penalty_for(task)[..., decision : decision + 1, :]
         config = self.config
-        return choose(scores, penalty, config.top_k, config.penalty_on, config.mixing)
+        if config.delta_unit == "spread":
+            penalty = penalty * scores.detach().std(-1, keepdim=True)
+        form = (config.penalty_on, config.mixing, config.mixing_temperature)
+        return choose(scores, penalty, config.top_k, *form)
+
+    def prompted(self, tokens: Tensor, task: Tensor | None, plain: Tensor | None = None) -> Tensor:
+        return self.backbone.encode(tokens, self.inject(tokens, task, plain))
+
+    @torch.no_grad()
+    def _decisions(self, task: TaskView) -> Routing:
+        """How the current router decides about the images of its task, for the record."""
+
+        if self.config.router_input == "plain":
+            plain = task.features()
+            return self._route(self.router_input(plain[:, None], plain), None, 0)
+
+        def each(images: Tensor) -> Tensor:
+            tokens, decisions = self.backbone.embed(images), list[Routing]()
+            injection = self.inject(tokens, None, None, decisions)
+            if self.config.router_scope == "layer":  # later decisions are made in the pass
+                self.backbone.encode(tokens, injection)
+            return torch.cat([torch.stack([d.scores, d.weights], 2) for d in decisions], 1)
+
+        scores, weights = task.map(each).unbind(2)  # each (N, S, experts)
+        return Routing(scores, weights.topk(self.config.top_k, -1).indices, weights)
 
     def _penalty(self) -> Tensor:
         """ψ(H) as of now, (S, N)."""
@@ -134,9 +170,11 @@ class Hash(PromptPipeline):
 
     def prompt_phases(self, task: TaskView) -> list[Phase]:
         (phase,) = super().prompt_phases(task)
-        phase = replace(phase, update=self._modulated)
+        phase = replace(phase, update=self._modulated, plain=self.config.router_input == "plain")
         if self.config.hgm_mode == "sgd":
             phase = replace(phase, optimizer="sgd")
+        if task.index == 0 and self.router_input.needs_statistics:
+            return [Phase("router-input", work=lambda: self._fit_router_input(task)), phase]
         if self.config.drift == "ignore" or task.index == 0:
             return [phase]
         return [
@@ -145,13 +183,28 @@ class Hash(PromptPipeline):
             Phase("drift-after", work=lambda: self._follow(task)),
         ]
 
+    def _fit_router_input(self, task: TaskView) -> None:
+        if self.config.router_input == "plain":
+            self.router_input.fit(task.features())
+            return
+        embed, basis = self.backbone.embed, self.router_input.basis
+        self.router_input.fit(task.map(lambda images: basis(embed(images), None)).to(self.device))
+
+    def _plain(self, tokens: Tensor) -> Tensor | None:
+        """Plain features (B, D) of embedded images, if the router reads them."""
+        if self.config.router_input != "plain":
+            return None
+        with torch.no_grad():
+            return self.backbone.encode(tokens)
+
     def _under_old_routers(self, task: TaskView) -> Tensor:
         """Features of the new images under the routers of all old tasks, (N, T − 1, D)."""
 
         def each(images: Tensor) -> Tensor:
             tokens = self.backbone.embed(images)
             routers = torch.arange(task.index, device=tokens.device)
-            return torch.stack([self.prompted(tokens, r.expand(len(tokens))) for r in routers], 1)
+            plain, count = self._plain(tokens), len(tokens)
+            return torch.stack([self.prompted(tokens, r.expand(count), plain) for r in routers], 1)
 
         return task.map(each)
 
@@ -170,9 +223,11 @@ class Hash(PromptPipeline):
 
     def _wtp_step(self, batch: Batch, task: TaskView) -> StepResult:
         tokens, decisions = self.backbone.embed(batch.inputs), list[Routing]()
-        features = self.backbone.encode(tokens, self.inject(tokens, None, decisions))
-        losses = self.wtp_losses(features, batch.labels, task)
+        injection = self.inject(tokens, None, batch.plain, decisions)
+        losses = self.wtp_losses(self.backbone.encode(tokens, injection), batch.labels, task)
         routing = Routing(*(torch.cat(each, dim=1) for each in zip(*decisions, strict=True)))
+        if self.config.even_use:
+            losses["even_use"] = self.config.even_use * unevenness(routing.scores)
         self._measure(losses, routing)
         counted = self.history.pending.clone()
         self.history.record(routing.chosen)
@@ -233,7 +288,11 @@ class Hash(PromptPipeline):
     def diagnostics(self) -> dict[str, float]:
         names = ("routing_entropy", "score_std", "share_protected", "loss", "contrastive")
         count, *sums = exact(self.meter).view(-1, 6).sum(0).tolist()
-        return {name: value / max(count, 1) for name, value in zip(names, sums, strict=True)}
+        found = {name: value / max(count, 1) for name, value in zip(names, sums, strict=True)}
+        return found | self._routing
+
+    def remark(self) -> str | None:
+        return routing_remark(self._routing)
 
     def usage(self) -> list[list[int]]:
         return self.history.by_task.sum(1).tolist()

@@ -19,6 +19,7 @@ class Batch(NamedTuple):
 
     inputs: Tensor
     labels: Tensor
+    plain: Tensor | None = None  # (B, D) features of the clean images, where a phase asks for them
 
 
 class StepResult(NamedTuple):
@@ -63,6 +64,7 @@ class Phase:
         epochs: how often all batches are seen.
         batch_size: images of a batch.
         view: what of the images is seen: augmented, clean, or cached plain features.
+        plain: batches of images also bring the cached plain features of the same images.
         rows: of the task's images that are seen, (n,); default: all.
         views: how often a step sees each image, in a train view of its own each time: its inputs
             are then (views·B, …), one view of all images after the other.
@@ -87,6 +89,7 @@ class Phase:
     epochs: int = 0
     batch_size: int = 0
     view: Literal["train", "clean", "features"] = "train"
+    plain: bool = False
     rows: Tensor | None = None
     views: int = 1
     draw: Callable[[], list[Batch]] | None = None

@@ -98,10 +98,13 @@ class Pipeline(Method):
 
     # What a member of the family adds. -----------------------------------------------------
 
-    def prompted(self, tokens: Tensor, task: Tensor | None) -> Tensor:
+    def prompted(self, tokens: Tensor, task: Tensor | None, plain: Tensor | None = None) -> Tensor:
         """Features (B, D) of embedded images (B, N, D) under the prompts of their tasks (B,).
 
-        With `task` None the images are training images of the current task.
+        Args:
+            tokens: (B, N, D).
+            task: (B,); None for training images of the current task.
+            plain: (B, D) their plain features, where they are known already.
         """
         raise NotImplementedError
 
@@ -206,7 +209,7 @@ class Pipeline(Method):
         plain = self.backbone.encode(tokens) if plain is None else plain
         scores = self._plain_scores(plain)
         task, guess = self.infer_task(plain, scores)
-        features = self.prompted(tokens, task)
+        features = self.prompted(tokens, task, plain)
         if self.config.align == "sgd":
             logits = self.head(features)
         else:
@@ -262,7 +265,7 @@ class PromptPipeline(Pipeline):
         """What is trained at the prompts' rate."""
         raise NotImplementedError
 
-    def prompted(self, tokens: Tensor, task: Tensor | None) -> Tensor:
+    def prompted(self, tokens: Tensor, task: Tensor | None, plain: Tensor | None = None) -> Tensor:
         return self.backbone.encode(tokens, self.inject(tokens, task))
 
     def prompt_phases(self, task: TaskView) -> list[Phase]:

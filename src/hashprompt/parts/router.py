@@ -30,6 +30,7 @@ def choose(
     top_k: int,
     penalty_on: Literal["score", "select"] = "score",
     mixing: Literal["softmax", "uniform"] = "softmax",
+    temperature: float = 1.0,
 ) -> Routing:
     """Pick the top-k experts of the penalised scores and weight them (Eq. 2 and 7).
 
@@ -39,13 +40,31 @@ def choose(
         top_k: how many experts to mix.
         penalty_on: `score` lets the penalty enter the softmax too, `select` the choice alone.
         mixing: `softmax` over the chosen scores, or `uniform` 1/k.
+        temperature: of that softmax.
     """
     penalised = scores - penalty
     chosen = penalised.topk(top_k, dim=-1).indices
     basis = penalised if penalty_on == "score" else scores
     kept = basis.gather(-1, chosen)
-    alpha = kept.softmax(-1) if mixing == "softmax" else torch.full_like(kept, 1 / top_k)
+    alpha = (
+        (kept / temperature).softmax(-1)
+        if mixing == "softmax"
+        else torch.full_like(kept, 1 / top_k)
+    )
     return Routing(scores, chosen, torch.zeros_like(scores).scatter(-1, chosen, alpha))
+
+
+def unevenness(scores: Tensor) -> Tensor:
+    """How far the experts' importance is from even: the squared coefficient of variation.
+
+    Importance is the mean over images of the softmax of all scores (Shazeer et al. 2017), so that
+    experts nobody chose get a gradient too.
+
+    Args:
+        scores: (B, S, N).
+    """
+    importance = scores.softmax(-1).mean(0)  # (S, N)
+    return scores.shape[-1] * (importance**2).sum(-1).mean() - 1
 
 
 class Routers(TaskSlots):

@@ -65,6 +65,7 @@ def render_page(result: ResultData, figures: Sequence[PageFigure]) -> str:
         title=f"{config['method']} on {config['stream']}",
         lead=" · ".join(f"{name} {v}" for name, v in headline.items() if v is not None),
         legacy=protocol.get("legacy"),
+        remarks=_by_text(result.get("remarks") or []),
         meanings=METRICS,
         metrics=result["metrics"],
         figures=figures,
@@ -100,6 +101,14 @@ def _matrix(accuracy: list[list[float | None]]) -> Table:
         [i + 1, *("" if a is None else f"{a:.2f}" for a in row)] for i, row in enumerate(accuracy)
     ]
     return header, rows
+
+
+def _by_text(remarks: list[dict[str, Any]]) -> dict[str, str]:
+    """Each thing that was said, and after which tasks."""
+    tasks: dict[str, list[str]] = {}
+    for remark in remarks:
+        tasks.setdefault(remark["text"], []).append(str(remark["task"] + 1))
+    return {text: ", ".join(numbers) for text, numbers in tasks.items()}
 
 
 def _records(records: list[dict[str, Any]]) -> Table:

@@ -82,6 +82,13 @@ class Timing(Schema):
     images: Count
 
 
+class Remark(Schema):
+    """What a method had to say after a task."""
+
+    task: Index
+    text: str
+
+
 class Log(Schema):
     """What the engine writes down while it learns; `accuracy[i][t]` is task i after task t."""
 
@@ -89,6 +96,7 @@ class Log(Schema):
     after_task: Annotated[list[AfterTask], Field(max_length=MOST_TASKS)]
     diagnostics: list[Diagnostics]
     timings: list[Timing]
+    remarks: Annotated[list[Remark], Field(max_length=MOST_TASKS)] = Field(default_factory=list)
 
 
 class RunResult(Log):

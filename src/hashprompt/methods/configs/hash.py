@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from hashprompt.methods.configs.pipeline import PromptConfig
 from hashprompt.methods.registry import MethodInfo, declare
-from hashprompt.parts.variants import Modulation, Penalty, RouterInit
+from hashprompt.parts.variants import Modulation, Penalty, RouterInit, RouterReads
 
 
 class HashConfig(PromptConfig):
@@ -39,9 +39,19 @@ class HashConfig(PromptConfig):
     router_next: Literal["copy", "fresh"] = Field(
         "copy", description="the router of a new task starts as a copy of the last one, or fresh"
     )
+    router_input: RouterReads = Field(
+        "raw",
+        description="what the router reads: the mean token as it is, centred and scaled by the "
+        "first task's images, or with a norm of its own; or the centred plain feature",
+    )
+    mixing_temperature: float = Field(1.0, gt=0, description="of the softmax that mixes experts")
+    even_use: float = Field(0.0, ge=0, description="weight of a loss that asks for even use")
     hdr: bool = Field(True, description="history-aware dynamic routing: the penalty")
     penalty: Penalty = Field("stepwise", description="ψ, form of the routing penalty")
     delta: float = Field(0.4, ge=0, description="δ, size of the routing penalty")
+    delta_unit: Literal["score", "spread"] = Field(
+        "score", description="δ as it is, or times the spread of an image's scores over experts"
+    )
     penalty_on: Literal["score", "select"] = Field(
         "score", description="the penalty enters choice and weights, or the choice alone"
     )
@@ -85,6 +95,11 @@ class HashConfig(PromptConfig):
             )
         if self.len_mode == "total" and self.prompt_length < 2:
             raise ValueError("len_mode=total halves the prompt: prompt_length must be at least 2")
+        if self.router_scope == "layer" and self.router_input in ("centred", "plain"):
+            raise ValueError(
+                f"router_input={self.router_input} goes with one decision per image "
+                "(router_scope=global); use normed or raw with router_scope=layer"
+            )
         return self
 
 

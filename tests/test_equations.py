@@ -256,13 +256,13 @@ def test_the_penalty_at_test_follows_the_chosen_reading(reading: str, expected: 
     method, _ = with_history(infer_penalty=reading)
     method.history.pending = tensor([[0, 0, 50, 50, 0]])
     method.end_task(FakeTask(1, (2, 3)))
-    close(method._penalty_for(tensor([1]))[0, 0], tensor(expected, dtype=torch.float32))
+    close(method.penalty_for(tensor([1]))[0, 0], tensor(expected, dtype=torch.float32))
 
 
 def test_live_history_moves_the_penalty_within_a_task() -> None:
     method, _ = with_history(history="step")
     method.history.pending = tensor([[0, 0, 50, 60, 0]])
-    close(method._penalty_for(None)[0], tensor([0, 0, 0.4, 0.4, 0]))
+    close(method.penalty_for(None)[0], tensor([0, 0, 0.4, 0.4, 0]))
     method.end_task(FakeTask(1, (2, 3)))
     close(method.penalties[1, 0], tensor([0, 0, 0.4, 0.4, 0]))
 
@@ -487,6 +487,16 @@ def test_the_discriminant_is_the_gaussian_log_density(shrinkage: float) -> None:
         density = multivariate_normal(stats.means[cell].numpy(), matrix.numpy())
         expected = density.logpdf(correlated(7).numpy()) + 3 * math.log(2 * math.pi)
         close(scores[:, cell], torch.from_numpy(expected).float(), rtol=1e-3, atol=1e-3)
+
+
+def test_temperature_divides_distances_and_not_volumes() -> None:
+    stats = ClassGaussians(6, "covariance")
+    add_cell(stats, correlated())
+    add_cell(stats, correlated(200) * 0.5 + 3)
+    given, x = (stats.means, stats.covariances(), 0.3, 0.02), correlated(7)
+    plain, hot = (Discriminant(*given, temperature=t).scores(x) for t in (1.0, 4.0))
+    volumes = -0.5 * Discriminant(*given).log_det.float()
+    close(hot - volumes, (plain - volumes) / 4, rtol=1e-4, atol=1e-4)
 
 
 def test_cells_map_classes_and_tasks_whatever_the_sizes() -> None:

@@ -3,11 +3,13 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from by_hand import DIM, Task, learn, small_backbone
 from torch import Tensor
 
 from hashprompt.methods.hash import Hash, HashConfig
+from hashprompt.parts.drift import ridge_for_other_classes
 
 
 def make_hash(**options: Any) -> tuple[Hash, list[Task]]:
@@ -35,8 +37,8 @@ def moved(mean: np.ndarray, before: np.ndarray, after: np.ndarray, ridge: float)
     centred = before - before.mean(0)
     rest = (after - before) - (after - before).mean(0)
     gram = centred.T @ centred / len(before)
-    damping = ridge * np.trace(gram) / DIM
-    slope = np.linalg.inv(gram + damping * np.eye(DIM)) @ (centred.T @ rest) / len(before)
+    damping = ridge * np.trace(gram) / len(gram)
+    slope = np.linalg.inv(gram + damping * np.eye(len(gram))) @ (centred.T @ rest) / len(before)
     return mean + (after - before).mean(0) + (mean - before.mean(0)) @ slope
 
 
@@ -68,3 +70,103 @@ def test_followed_means_are_nearer_to_where_the_old_images_are() -> None:
         truth = np.stack([now[old.labels == label].mean(0) for label in old.classes])
         away[drift] = np.linalg.norm(method.prompted_stats.means[:2].numpy() - truth)
     assert max(away["shift"], away["affine"]) < 0.8 * away["ignore"], away
+
+
+# The damping of the map, the pool in use, and features that are held. --------------------------
+
+
+def test_damping_is_the_one_that_tells_most_of_classes_left_out() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), 8)
+    before = rng.normal(size=(32, 5)) + 3 * rng.normal(size=(4, 5))[labels]
+    after = before @ (np.eye(5) + 0.3 * rng.normal(size=(5, 5))) + rng.normal(size=(32, 5))
+    ridges = (1.0, 0.01, 30.0, torch.inf)
+    errors = []
+    for ridge in ridges:
+        total = 0.0
+        for label in range(4):
+            rest, out = labels != label, labels == label
+            for x, y in zip(before[out], after[out], strict=True):
+                shift = (after[rest] - before[rest]).mean(0)
+                told = x + shift
+                if ridge < torch.inf:
+                    told = moved(x, before[rest], after[rest], ridge)
+                total += ((told - y) ** 2).sum()
+        errors.append(total)
+    found = ridge_for_other_classes(
+        torch.tensor(before), torch.tensor(after), torch.tensor(labels), ridges
+    )
+    assert found == ridges[int(np.argmin(errors))]
+    assert found != ridges[0]  # it is a choice
+    one = torch.zeros(32, dtype=torch.long)
+    assert ridge_for_other_classes(torch.tensor(before), torch.tensor(after), one, ridges) == 1.0
+
+
+def test_damping_is_chosen_anew_for_every_task() -> None:
+    method, tasks = make_hash(drift_ridge_by="classes")
+    given, _ = make_hash(drift_ridge=1.0)
+    for learner in (method, given):
+        for task in tasks[:2]:
+            learn(learner, task)
+    before = under_router(method, tasks[1].images, 0)
+    assert before.shape == (len(tasks[1].images), DIM)
+    assert not torch.equal(method.prompted_stats.means, given.prompted_stats.means)
+
+
+def test_the_pool_in_use_goes_a_part_of_the_way_and_training_goes_on_from_the_trained_one() -> None:
+    whole, tasks = make_hash(lr=0.5)
+    damped, _ = make_hash(lr=0.5, deploy=0.25)
+    for learner in (whole, damped):
+        torch.manual_seed(0)
+        learn(learner, tasks[0])
+    first = whole.pool.prompts.detach().clone()
+    assert torch.equal(damped.pool.prompts, first)  # there is nothing old to be careful of
+    for learner in (whole, damped):
+        torch.manual_seed(1)
+        learn(learner, tasks[1])
+    assert torch.equal(damped.trained, whole.pool.prompts)
+    expected = first + 0.25 * (whole.pool.prompts - first)
+    torch.testing.assert_close(damped.pool.prompts.detach(), expected.detach())
+    assert not len(damped.old_pool)  # kept only while a task is learned
+
+
+def test_gaussians_are_those_of_the_pool_in_use() -> None:
+    method, tasks = make_hash(deploy=0.25, drift="ignore")
+    for task in tasks[:2]:
+        learn(method, task)
+    seen = under_router(method, tasks[1].images, 1)
+    for label in (2, 3):
+        own = seen[(tasks[1].labels == label).numpy()]
+        np.testing.assert_allclose(
+            method.prompted_stats.means[label].numpy(), own.mean(0), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_distillation_is_the_squared_way_of_features_over_their_old_variance() -> None:
+    method, tasks = make_hash(distil=2.0, lr=0.5)
+    learn(method, tasks[0])
+    variance = method.prompted_stats.covariances().diagonal(dim1=1, dim2=2).mean().item()
+    before = under_router(method, tasks[1].images, 0)
+    method.begin_task(tasks[1])
+    method._take_up(tasks[1])
+    method.pool.prompts.data += 0.3 * torch.randn_like(method.pool.prompts)
+    after = under_router(method, tasks[1].images, 0)
+    expected = np.mean((after - before) ** 2) / variance
+    tokens = method.backbone.embed(tasks[1].images)
+    found = method.distillation(tokens, None, 1)
+    assert found.item() > 1e-3
+    assert found.item() == pytest.approx(expected, rel=1e-3)
+    found.backward()
+    assert method.pool.prompts.grad is not None
+    assert method.pool.prompts.grad.abs().max() > 0
+
+
+def test_held_features_move_less() -> None:
+    ways = []
+    for distil in (0.0, 100.0):
+        method, tasks = make_hash(distil=distil, lr=1.0)
+        learn(method, tasks[0])
+        before = under_router(method, tasks[1].images, 0)
+        learn(method, tasks[1], steps=10)
+        ways.append(((under_router(method, tasks[1].images, 0) - before) ** 2).mean())
+    assert ways[1] < 0.5 * ways[0]

@@ -213,13 +213,21 @@ def test_a_remark_is_said_once_and_kept_for_every_task(
     assert "After task 1, 2, 3: look &lt;here&gt;" in result.report().read_text()
 
 
-# The contracts, with a router that reads other things. ---------------------------------------
+# The contracts, with other routers and with a pool that moves more carefully. ------------------
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    reads: {
+        **{"router_input": reads, "even_use": 0.05, "delta_unit": "spread"},
+        **{"hdr": True, "hgm": True},
+    }
+    for reads in ("centred", "plain")
+}
+VARIANTS["careful"] = {"deploy": 0.5, "distil": 0.5, "drift_ridge_by": "classes"}
 
 
-@pytest.fixture(scope="module", params=["centred", "plain"])
+@pytest.fixture(scope="module", params=VARIANTS)
 def example(request: pytest.FixtureRequest) -> Example:
-    options = {"router_input": request.param, "even_use": 0.05, "delta_unit": "spread"}
-    return Example("hash", "best", "class", options={**options, "hdr": True, "hgm": True})
+    return Example("hash", "best", "class", options=VARIANTS[request.param])
 
 
 @pytest.mark.xdist_group("hash-routing")

@@ -8,143 +8,50 @@ penalty (HDR) and smaller updates (HGM).
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import (
-    Batch,
-    Losses,
-    Phase,
-    StepResult,
-    TaskView,
-    blocks_of,
-)
+from hashprompt.backbone import Backbone
+from hashprompt.methods.base import Batch, Losses, Phase, StepResult, TaskView
 from hashprompt.methods.configs.hash import INFO, HashConfig
-from hashprompt.methods.pipeline import PromptPipeline
+from hashprompt.methods.phase import Optimizer
+from hashprompt.methods.shared_pool import SharedPool
 from hashprompt.parts import history as usage
-from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
-from hashprompt.parts.pool import PromptPool
 from hashprompt.parts.precision import add_exactly, exact
-from hashprompt.parts.router import Routers, Routing, choose, unevenness
-from hashprompt.parts.router_input import RouterInput
+from hashprompt.parts.router import Routing, unevenness
 from hashprompt.parts.routing_report import describe_routing, routing_remark
 
 
-class Hash(PromptPipeline):
+class Hash(SharedPool):
     """Shared prompt pool, task routers, history-aware modulation."""
 
     info = INFO
-    stores: ClassVar = {**PromptPipeline.stores, "pool": "prompts"}
-    keeps = (*PromptPipeline.keeps, "routers.frozen", "penalties", "history.by_task")
-    config: HashConfig
+    keeps = (*SharedPool.keeps, "penalties", "history.by_task")
 
     def __init__(self, config: HashConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        blocks = blocks_of(config.layers, backbone)
-        length = config.prompt_length // (1 if config.len_mode == "per_half" else 2)
-        decisions = 1 if config.router_scope == "global" else len(blocks)
-        self.pool = PromptPool(config.experts, blocks, length, backbone.dim)
-        self.routers = Routers(backbone.dim, config.experts, decisions, config.router_init)
-        self.router_input = RouterInput(config.router_input, backbone.dim)
-        self.history = usage.UsageHistory(decisions, config.experts)
-        self.register_buffer("penalties", torch.zeros(0, decisions, config.experts))
+        self.history = usage.UsageHistory(self.decisions, config.experts)
+        self.register_buffer("penalties", torch.zeros(0, self.decisions, config.experts))
         self.register_buffer("meter", torch.zeros(2, 6))
         self.penalties: Tensor  # (T, S, N) b_t, what each task was trained with
         self.meter: Tensor  # exact sums over training images, see diagnostics()
         self._routing: dict[str, float] = {}  # of the task just learned
-        if config.drift != "ignore":
-            self.register_buffer("before", torch.zeros(0, 0, backbone.dim))
-            self.before: Tensor  # (N, T − 1, D) features under old routers before the pool moves
-            self.keeps = tuple(name for name in self.keeps if name != "prompted_stats.")
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
-        self.routers.add(copy_last=self.config.router_next == "copy")
         grow_buffer(self, "penalties", self._penalty()[None])
         self.meter.zero_()
 
     def end_task(self, task: TaskView) -> None:
-        self._routing = describe_routing(self._decisions(task), task.labels, self.config.delta)
+        self._routing = describe_routing(self.decisions_about(task), task.labels, self.config.delta)
         super().end_task(task)
         if self.config.history == "step":
             self.penalties[task.index] = self._penalty()
         self.history.commit()
 
-    # Routing. ------------------------------------------------------------------------------
-
-    def inject(
-        self,
-        tokens: Tensor,
-        task: Tensor | None,
-        plain: Tensor | None = None,
-        decisions: list[Routing] | None = None,
-    ) -> Injection:
-        """The mixed prompts of embedded images (B, N, D).
-
-        Args:
-            task: (B,) router of each image, None for the current one.
-            plain: (B, D) plain features; made here if the router reads them and they are not known.
-            decisions: the routing of every decision is appended to it, as the pass makes them.
-        """
-
-        plain = self._plain(tokens) if plain is None else plain
-
-        def route(position: int, entering: Tensor) -> Tensor:
-            routing = self._route(self.router_input(entering, plain), task, position)
-            if decisions is not None:
-                decisions.append(routing)
-            return routing.weights
-
-        if self.config.router_scope == "global":
-            return Injection(prefix=self.pool.mix(route(0, tokens)))
-
-        def at(position: int, entering: Tensor) -> Tensor:
-            return self.pool.mix_at(position, route(position, entering)[:, 0])
-
-        layers = enumerate(self.pool.layers)
-        return Injection(prefix={layer: partial(at, position) for position, layer in layers})
-
-    def _route(self, tokens: Tensor, task: Tensor | None, decision: int) -> Routing:
-        """Choose and weight the experts of each image.
-
-        Args:
-            tokens: (B, N, D) embedded patches (or the tokens that enter a block).
-            task: (B,) router of each image, None for the current one.
-            decision: which of the S decisions.
-        """
-        scores = self.routers.scores(tokens, task, decision)[:, None]
-        penalty = self._penalty_for(task)[..., decision : decision + 1, :]
-        config = self.config
-        if config.delta_unit == "spread":
-            penalty = penalty * scores.detach().std(-1, keepdim=True)
-        form = (config.penalty_on, config.mixing, config.mixing_temperature)
-        return choose(scores, penalty, config.top_k, *form)
-
-    def prompted(self, tokens: Tensor, task: Tensor | None, plain: Tensor | None = None) -> Tensor:
-        return self.backbone.encode(tokens, self.inject(tokens, task, plain))
-
-    @torch.no_grad()
-    def _decisions(self, task: TaskView) -> Routing:
-        """How the current router decides about the images of its task, for the record."""
-
-        if self.config.router_input == "plain":
-            plain = task.features()
-            return self._route(self.router_input(plain[:, None], plain), None, 0)
-
-        def each(images: Tensor) -> Tensor:
-            tokens, decisions = self.backbone.embed(images), list[Routing]()
-            injection = self.inject(tokens, None, None, decisions)
-            if self.config.router_scope == "layer":  # later decisions are made in the pass
-                self.backbone.encode(tokens, injection)
-            return torch.cat([torch.stack([d.scores, d.weights], 2) for d in decisions], 1)
-
-        scores, weights = task.map(each).unbind(2)  # each (N, S, experts)
-        return Routing(scores, weights.topk(self.config.top_k, -1).indices, weights)
+    # HDR. ----------------------------------------------------------------------------------
 
     def _penalty(self) -> Tensor:
         """ψ(H) as of now, (S, N)."""
@@ -154,8 +61,7 @@ class Hash(PromptPipeline):
         config, raw = self.config, self.config.history_scale == "raw"
         return usage.penalty(counts, config.penalty, config.delta, config.protected, raw)
 
-    def _penalty_for(self, task: Tensor | None) -> Tensor:
-        """Penalty of a pass: (S, N) in training, (B, S, N) at test."""
+    def penalty_for(self, task: Tensor | None) -> Tensor:
         if task is None:
             return self._penalty() if self.config.history == "step" else self.penalties[-1]
         if self.config.infer_penalty == "task":
@@ -163,69 +69,25 @@ class Hash(PromptPipeline):
         today = self._penalty() * (self.config.infer_penalty == "current")
         return today.expand(len(task), -1, -1)
 
-    # Training. -----------------------------------------------------------------------------
-
-    def prompt_parameters(self) -> list[nn.Parameter]:
-        return [self.pool.prompts, self.routers.current]
+    # HGM. ----------------------------------------------------------------------------------
 
     def prompt_phases(self, task: TaskView) -> list[Phase]:
-        (phase,) = super().prompt_phases(task)
-        phase = replace(phase, update=self._modulated, plain=self.config.router_input == "plain")
-        if self.config.hgm_mode == "sgd":
-            phase = replace(phase, optimizer="sgd")
-        if task.index == 0 and self.router_input.needs_statistics:
-            return [Phase("router-input", work=lambda: self._fit_router_input(task)), phase]
-        if self.config.drift == "ignore" or task.index == 0:
-            return [phase]
+        optimizer: Optimizer = "sgd" if self.config.hgm_mode == "sgd" else "adam"
         return [
-            Phase("drift-before", work=lambda: self._remember(task)),
-            phase,
-            Phase("drift-after", work=lambda: self._follow(task)),
+            replace(phase, update=self._modulated, optimizer=optimizer)
+            if phase.name == "wtp"
+            else phase
+            for phase in super().prompt_phases(task)
         ]
-
-    def _fit_router_input(self, task: TaskView) -> None:
-        if self.config.router_input == "plain":
-            self.router_input.fit(task.features())
-            return
-        embed, basis = self.backbone.embed, self.router_input.basis
-        self.router_input.fit(task.map(lambda images: basis(embed(images), None)).to(self.device))
-
-    def _plain(self, tokens: Tensor) -> Tensor | None:
-        """Plain features (B, D) of embedded images, if the router reads them."""
-        if self.config.router_input != "plain":
-            return None
-        with torch.no_grad():
-            return self.backbone.encode(tokens)
-
-    def _under_old_routers(self, task: TaskView) -> Tensor:
-        """Features of the new images under the routers of all old tasks, (N, T − 1, D)."""
-
-        def each(images: Tensor) -> Tensor:
-            tokens = self.backbone.embed(images)
-            routers = torch.arange(task.index, device=tokens.device)
-            plain, count = self._plain(tokens), len(tokens)
-            return torch.stack([self.prompted(tokens, r.expand(count), plain) for r in routers], 1)
-
-        return task.map(each)
-
-    def _remember(self, task: TaskView) -> None:
-        self.before = self._under_old_routers(task).to(self.device)
-
-    def _follow(self, task: TaskView) -> None:
-        """Move the Gaussians of every old class as the new images moved under its router."""
-        after = self._under_old_routers(task).to(self.device)
-        ridge = self.config.drift_ridge if self.config.drift == "affine" else torch.inf
-        for old in range(task.index):
-            drift = Drift(self.before[:, old], after[:, old], ridge)
-            for cell in (self.cells.task == old).nonzero()[:, 0].tolist():
-                self.prompted_stats.move(cell, drift)
-        self.before = self.before[:0, :0]
 
     def _wtp_step(self, batch: Batch, task: TaskView) -> StepResult:
         tokens, decisions = self.backbone.embed(batch.inputs), list[Routing]()
         injection = self.inject(tokens, None, batch.plain, decisions)
         losses = self.wtp_losses(self.backbone.encode(tokens, injection), batch.labels, task)
         routing = Routing(*(torch.cat(each, dim=1) for each in zip(*decisions, strict=True)))
+        if self.config.distil and task.index:
+            moved = self.distillation(tokens, batch.plain, task.index)
+            losses["distil"] = self.config.distil * moved
         if self.config.even_use:
             losses["even_use"] = self.config.even_use * unevenness(routing.scores)
         self._measure(losses, routing)

@@ -246,9 +246,9 @@ class Pipeline(Method):
         """The classifier read off the Gaussians, made on first use after a change."""
         if which not in self._discriminants:
             stats = self.plain_stats if which == "plain" else self.final_stats
-            self._discriminants[which] = Discriminant(
-                stats.means, stats.covariances(), self.config.shrinkage, self.config.ridge
-            )
+            config = self.config
+            form = (config.shrinkage, config.ridge, config.discriminant_temperature)
+            self._discriminants[which] = Discriminant(stats.means, stats.covariances(), *form)
         return self._discriminants[which]
 
 

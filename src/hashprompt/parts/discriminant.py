@@ -13,7 +13,7 @@ class Discriminant:
     """Regularised discriminant analysis over cells.
 
     Σ'_c = a·Σ_c + (1 − a)·Σ + ε·I with Σ the mean of all Σ_c and ε = ridge · mean(diag Σ);
-    score_c(h) = −½ (h − μ_c)ᵀ Σ'_c⁻¹ (h − μ_c) − ½ log det Σ'_c.
+    score_c(h) = −½ (h − μ_c)ᵀ Σ'_c⁻¹ (h − μ_c) / τ − ½ log det Σ'_c.
 
     It holds one matrix of D² float64 numbers per cell, or a single one if a = 0.
 
@@ -22,11 +22,18 @@ class Discriminant:
         covariances: (M, D, D).
         shrinkage: a; 0 is the linear discriminant with one matrix for all.
         ridge: share of the mean variance added to the diagonal.
+        temperature: τ; what regularisation takes off distances counts less, that of volumes stays.
     """
 
     def __init__(
-        self, means: Tensor, covariances: Tensor, shrinkage: float = 0.05, ridge: float = 0.01
+        self,
+        means: Tensor,
+        covariances: Tensor,
+        shrinkage: float = 0.05,
+        ridge: float = 0.01,
+        temperature: float = 1.0,
     ) -> None:
+        self.temperature = temperature
         means, covariances = exact(means), capable(covariances)
         # By rows: a mean in float64 first converts all that it is given.
         parts = covariances.split(CHUNK, dim=1)
@@ -61,7 +68,7 @@ class Discriminant:
         else:
             white = torch.einsum("mij,bj->mbi", self.whiten, rows) - self.centres[:, None]
             squares = white.square().sum(-1).T
-        return (-0.5 * (squares + self.log_det)).float().to(features.device)
+        return (-0.5 * (squares / self.temperature + self.log_det)).float().to(features.device)
 
 
 def _cholesky(matrices: Tensor, first: int) -> Tensor:

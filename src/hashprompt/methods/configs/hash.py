@@ -82,6 +82,24 @@ class HashConfig(PromptConfig):
         "the shift, or the affine map, that images of the new task show",
     )
     drift_ridge: float = Field(1.0, gt=0, description="damping of the affine map")
+    drift_ridge_by: Literal["given", "classes"] = Field(
+        "given",
+        description="damping as given; or chosen for every task by leaving out classes of it in "
+        "turn, since the map is used on other classes than those it was fitted to",
+    )
+    deploy: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="how far the pool in use follows the pool in training after each task; below "
+        "1 the trained pool is kept beside it",
+    )
+    distil: float = Field(
+        0.0,
+        ge=0,
+        description="weight of keeping features of the new images under a random old router where "
+        "they were before the task; costs a trained pass and another one",
+    )
     mask_inactive: bool = Field(
         False, description="experts that no image of the batch chose do not move at all"
     )

@@ -41,6 +41,9 @@ class HeadsConfig(MethodConfig):
     )
     shrinkage: float = Field(0.05, ge=0, le=1, description="a: a class's own covariance in Σ'")
     ridge: float = Field(0.01, gt=0, description="diagonal added to Σ', share of its mean")
+    discriminant_temperature: float = Field(
+        1.0, gt=0, description="divides the discriminant's distances, and not its log-determinants"
+    )
 
 
 class PromptConfig(HeadsConfig):

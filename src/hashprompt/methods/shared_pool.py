@@ -1,0 +1,233 @@
+"""A pool of prompts that all tasks share, and a router per task that picks and mixes them.
+
+What the paper adds to it, a memory of the experts' use, is in `hash.py`. What keeps statistics of
+old classes true while the pool moves is here, and is ours: they follow the features (`drift`), the
+pool in use follows the trained one part of the way (`deploy`), and features are held where they were
+(`distil`).
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import Phase, TaskView, blocks_of
+from hashprompt.methods.configs.hash import HashConfig
+from hashprompt.methods.pipeline import PromptPipeline
+from hashprompt.parts.drift import Drift, ridge_for_other_classes
+from hashprompt.parts.pool import PromptPool
+from hashprompt.parts.router import Routers, Routing, choose
+from hashprompt.parts.router_input import RouterInput
+
+RIDGES = (1.0, 0.03, 0.1, 0.3, 3.0, 10.0, torch.inf)  # to choose the damping from
+
+
+class SharedPool(PromptPipeline):
+    """The pipeline with shared prompts and routers."""
+
+    stores: ClassVar = {
+        **PromptPipeline.stores,
+        **dict.fromkeys(("pool", "trained", "old_pool"), "prompts"),
+        "router_input": "routers",
+    }
+    keeps = (*PromptPipeline.keeps, "routers.frozen")
+    config: HashConfig
+
+    def __init__(self, config: HashConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        blocks = blocks_of(config.layers, backbone)
+        length = config.prompt_length // (1 if config.len_mode == "per_half" else 2)
+        self.decisions = 1 if config.router_scope == "global" else len(blocks)  # S
+        self.pool = PromptPool(config.experts, blocks, length, backbone.dim)
+        self.routers = Routers(backbone.dim, config.experts, self.decisions, config.router_init)
+        self.router_input = RouterInput(config.router_input, backbone.dim)
+        if config.drift != "ignore":
+            self.register_buffer("before", torch.zeros(0, 0, backbone.dim))
+            self.before: Tensor  # (N, T − 1, D) features under old routers before the pool moves
+            self.keeps = tuple(name for name in self.keeps if name != "prompted_stats.")
+        if config.deploy < 1:
+            self.register_buffer("trained", torch.zeros_like(self.pool.prompts))
+            self.trained: Tensor  # the pool in training, while another one is in use
+        if config.deploy < 1 or config.distil:
+            self.register_buffer("old_pool", self.pool.prompts.detach()[:0].clone())
+            self.register_buffer("old_spread", torch.ones(()))
+            self.old_pool: Tensor  # the pool in use before the task, while it is learned
+            self.old_spread: Tensor  # mean variance of old features
+
+    def begin_task(self, task: TaskView) -> None:
+        super().begin_task(task)
+        self.routers.add(copy_last=self.config.router_next == "copy")
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        return [self.pool.prompts, self.routers.current]
+
+    # Routing. ------------------------------------------------------------------------------
+
+    def penalty_for(self, task: Tensor | None) -> Tensor:
+        """What is taken off the scores of a pass: (S, N) in training, (B, S, N) at test."""
+        raise NotImplementedError
+
+    def inject(
+        self,
+        tokens: Tensor,
+        task: Tensor | None,
+        plain: Tensor | None = None,
+        decisions: list[Routing] | None = None,
+        prompts: Tensor | None = None,
+    ) -> Injection:
+        """The mixed prompts of embedded images (B, N, D).
+
+        Args:
+            task: (B,) router of each image, None for the current one.
+            plain: (B, D) plain features; made here if the router reads them and they are not known.
+            decisions: the routing of every decision is appended to it, as the pass makes them.
+            prompts: of the pool as it was, in the place of the pool as it is.
+        """
+        plain = self._plain(tokens) if plain is None else plain
+
+        def route(position: int, entering: Tensor) -> Tensor:
+            routing = self._route(self.router_input(entering, plain), task, position)
+            if decisions is not None:
+                decisions.append(routing)
+            return routing.weights
+
+        if self.config.router_scope == "global":
+            return Injection(prefix=self.pool.mix(route(0, tokens), prompts))
+
+        def at(position: int, entering: Tensor) -> Tensor:
+            return self.pool.mix_at(position, route(position, entering)[:, 0], prompts)
+
+        layers = enumerate(self.pool.layers)
+        return Injection(prefix={layer: partial(at, position) for position, layer in layers})
+
+    def _route(self, tokens: Tensor, task: Tensor | None, decision: int) -> Routing:
+        """Choose and weight the experts of each image.
+
+        Args:
+            tokens: (B, N, D) embedded patches (or the tokens that enter a block).
+            task: (B,) router of each image, None for the current one.
+            decision: which of the S decisions.
+        """
+        scores = self.routers.scores(tokens, task, decision)[:, None]
+        penalty = self.penalty_for(task)[..., decision : decision + 1, :]
+        config = self.config
+        if config.delta_unit == "spread":
+            penalty = penalty * scores.detach().std(-1, keepdim=True)
+        form = (config.penalty_on, config.mixing, config.mixing_temperature)
+        return choose(scores, penalty, config.top_k, *form)
+
+    def prompted(self, tokens: Tensor, task: Tensor | None, plain: Tensor | None = None) -> Tensor:
+        return self.backbone.encode(tokens, self.inject(tokens, task, plain))
+
+    @torch.no_grad()
+    def decisions_about(self, task: TaskView) -> Routing:
+        """How the current router decides about the images of its task, for the record."""
+        if self.config.router_input == "plain":
+            plain = task.features()
+            return self._route(self.router_input(plain[:, None], plain), None, 0)
+
+        def each(images: Tensor) -> Tensor:
+            tokens, decisions = self.backbone.embed(images), list[Routing]()
+            injection = self.inject(tokens, None, None, decisions)
+            if self.config.router_scope == "layer":  # later decisions are made in the pass
+                self.backbone.encode(tokens, injection)
+            return torch.cat([torch.stack([d.scores, d.weights], 2) for d in decisions], 1)
+
+        scores, weights = task.map(each).unbind(2)  # each (N, S, experts)
+        return Routing(scores, weights.topk(self.config.top_k, -1).indices, weights)
+
+    def _plain(self, tokens: Tensor) -> Tensor | None:
+        """Plain features (B, D) of embedded images, if the router reads them."""
+        if self.config.router_input != "plain":
+            return None
+        with torch.no_grad():
+            return self.backbone.encode(tokens)
+
+    # Statistics that stay true. ------------------------------------------------------------
+
+    def prompt_phases(self, task: TaskView) -> list[Phase]:
+        (phase,) = super().prompt_phases(task)
+        phase = replace(phase, plain=self.config.router_input == "plain")
+        config, first = self.config, task.index == 0
+        follows, damped = config.drift != "ignore" and not first, config.deploy < 1
+        around = {
+            "router-input": (first and self.router_input.needs_statistics, self._fit_router_input),
+            "drift-before": (follows, self._remember),
+            "old-pool": (not first and (damped or config.distil > 0), self._take_up),
+            "wtp": (True, None),
+            "deploy": (damped, self._deploy),
+            "drift-after": (follows, self._follow),
+        }
+        return [
+            phase if work is None else Phase(name, work=partial(work, task))
+            for name, (wanted, work) in around.items()
+            if wanted
+        ]
+
+    def _take_up(self, task: TaskView) -> None:
+        """Keep the pool in use, and go on training the one that was trained."""
+        self.old_pool = self.pool.prompts.detach().clone()
+        spread = self.prompted_stats.covariances().diagonal(dim1=-2, dim2=-1).mean()
+        self.old_spread = spread.to(self.old_spread).clamp(min=1e-12)
+        if self.config.deploy < 1:
+            self.pool.prompts.data = self.trained.clone()
+
+    def _deploy(self, task: TaskView) -> None:
+        """Let the pool in use follow the one just trained, a part of the way."""
+        self.trained = self.pool.prompts.detach().clone()
+        if task.index:
+            step = self.config.deploy * (self.trained - self.old_pool)
+            self.pool.prompts.data = self.old_pool + step
+            self.old_pool = self.old_pool[:0]
+
+    def distillation(self, tokens: Tensor, plain: Tensor | None, tasks: int) -> Tensor:
+        """How far features under a random old router have moved, over the variance of old ones.
+
+        Args:
+            tokens: (B, N, D) embedded images of the new task.
+            plain: (B, D) their plain features, if the router reads them.
+            tasks: number of old ones.
+        """
+        router = torch.randint(tasks, (1,), device=tokens.device).expand(len(tokens))
+        with torch.no_grad():
+            before = self.inject(tokens, router, plain, prompts=self.old_pool)
+            target = self.backbone.encode(tokens, before)
+        moved = self.prompted(tokens, router, plain) - target
+        return moved.square().mean() / self.old_spread
+
+    def _fit_router_input(self, task: TaskView) -> None:
+        if self.config.router_input == "plain":
+            self.router_input.fit(task.features())
+            return
+        embed, basis = self.backbone.embed, self.router_input.basis
+        self.router_input.fit(task.map(lambda images: basis(embed(images), None)).to(self.device))
+
+    def _under_old_routers(self, task: TaskView) -> Tensor:
+        """Features of the new images under the routers of all old tasks, (N, T − 1, D)."""
+
+        def each(images: Tensor) -> Tensor:
+            tokens = self.backbone.embed(images)
+            routers = torch.arange(task.index, device=tokens.device)
+            plain, count = self._plain(tokens), len(tokens)
+            return torch.stack([self.prompted(tokens, r.expand(count), plain) for r in routers], 1)
+
+        return task.map(each)
+
+    def _remember(self, task: TaskView) -> None:
+        self.before = self._under_old_routers(task).to(self.device)
+
+    def _follow(self, task: TaskView) -> None:
+        """Move the Gaussians of every old class as the new images moved under its router."""
+        after = self._under_old_routers(task).to(self.device)
+        ridge = self.config.drift_ridge if self.config.drift == "affine" else torch.inf
+        if self.config.drift == "affine" and self.config.drift_ridge_by == "classes":
+            last = self.before[:, -1], after[:, -1], task.labels.to(self.device)
+            ridge = ridge_for_other_classes(*last, RIDGES)
+        for old in range(task.index):
+            drift = Drift(self.before[:, old], after[:, old], ridge)
+            for cell in (self.cells.task == old).nonzero()[:, 0].tolist():
+                self.prompted_stats.move(cell, drift)
+        self.before = self.before[:0, :0]

@@ -70,6 +70,12 @@ class Hash(PromptPipeline):
             self.penalties[task.index] = self._penalty()
         self.history.commit()
 
+    def keep_tasks(self, tasks: Tensor) -> None:
+        super().keep_tasks(tasks)
+        self.routers.select(tasks)
+        self.history.select(tasks)
+        self.penalties = self.penalties[tasks]
+
     # Routing. ------------------------------------------------------------------------------
 
     def inject(
@@ -162,7 +168,7 @@ class Hash(PromptPipeline):
         """Move the Gaussians of every old class as the new images moved under its router."""
         after = self._under_old_routers(task).to(self.device)
         ridge = self.config.drift_ridge if self.config.drift == "affine" else torch.inf
-        for old in range(task.index):
+        for old in (~self.plain_tasks()[: task.index]).nonzero()[:, 0].tolist():
             drift = Drift(self.before[:, old], after[:, old], ridge)
             for cell in (self.cells.task == old).nonzero()[:, 0].tolist():
                 self.prompted_stats.move(cell, drift)

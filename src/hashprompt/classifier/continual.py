@@ -7,6 +7,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -145,7 +146,7 @@ class ContinualClassifier:
             effort: `quick`, `normal` or `best`: how long to train. `instant`: not at all.
             rename: class names to change, `{"Robin": "robin"}`.
             resume: go on with the learn that was interrupted.
-            discard: drop it and learn these photos instead.
+            discard: drop it, with its first look, and learn these photos instead.
             report: write the page with pictures of confusions beside the classifier's folder
                 (True), into a folder of your choice, or not at all.
             unreadable: `skip` leaves out images that cannot be read.
@@ -154,7 +155,11 @@ class ContinualClassifier:
         request = LearnRequest(photos, labels, test, effort, rename, unreadable)
         store, planner = self._store, self._planner()
         with store.lock(f"learning {request.source or 'photos'}"):
+            dropped = None
             if discard:
+                with suppress(UserError):  # a damaged one is dropped too
+                    dropped = planner.unfinished()
+                dropped = None if dropped and planner.is_done(dropped) else dropped
                 store.drop_learning()
             unfinished = planner.unfinished()
             if unfinished and planner.is_done(unfinished):
@@ -168,7 +173,8 @@ class ContinualClassifier:
                 request = request.resumed(unfinished)
             if request.photos is None:
                 raise UserError("Say what to learn: a folder of class folders, or images.")
-            outcome = self._train(request, unfinished, quiet)
+            base = planner.base(unfinished or dropped)
+            outcome = self._train(request, unfinished, base, quiet)
             learned = self._learned(outcome.version, outcome.held_out, report)
             return replace(learned, training=outcome.training)
 
@@ -186,12 +192,15 @@ class ContinualClassifier:
         return replace(self._learned(version, [], False), finished_before=True)
 
     def _train(
-        self, request: LearnRequest, unfinished: LearnJob | None, quiet: bool
+        self,
+        request: LearnRequest,
+        unfinished: LearnJob | None,
+        base: Version | None,
+        quiet: bool,
     ) -> "LearnOutcome":
         from hashprompt.classifier.trainer import ClassifierTrainer
 
         planner = self._planner()
-        base = planner.base(unfinished)
         dataset, config = planner.prepare(request, base)
         job = planner.begin(unfinished, dataset, config, request, base)
         if not quiet:

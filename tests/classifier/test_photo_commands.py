@@ -335,7 +335,7 @@ def test_history_is_a_table_with_an_arrow_at_the_current_version(cli: Any, taugh
     outcome = cli("history", taught.folder)
     _, first, _, second = taught.history()
     heading, look, one, _, two = outcome.out.splitlines()
-    assert "spring (first look)" in look
+    assert "spring (look)" in look
     columns = "version when learned new again classes photos accuracy size"
     assert heading.split() == columns.split()
     assert one.lstrip().startswith("2 ")

@@ -1,5 +1,6 @@
 """A learn looks first, which answers at once, and trains then, if held-out photos say it pays."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -171,5 +172,5 @@ def test_the_command_looks_only(make: Make, spring: Path, cli: Any) -> None:
     folder = str(make().folder)
     outcome = cli("learn", folder, str(spring), "--instant", "--no-report", "-q", "-b", "nano")
     assert outcome.out.startswith("Version 1: looked at spring")
-    assert "spring (first look)" in cli("history", folder).out
+    assert json.loads(cli("history", folder, "--json").out)[0]["is_look"]
     assert cli("learn", folder, str(spring), "--instant", "--best").code == 1

@@ -40,11 +40,12 @@ class NoClasses:
 
     Args:
         backbone: by name or file; by default what a first learn would choose.
+        image_size: by default that of the backbone.
     """
 
-    def __init__(self, backbone: str | None) -> None:
+    def __init__(self, backbone: str | None, image_size: int | None = None) -> None:
         self.classes: list[str] = []
-        loaded = load_backbone(backbone or choose_backbone())
+        loaded = load_backbone(backbone or choose_backbone(), image_size)
         self.config = ClassifierConfig.new(loaded, "hash", {}, 0)
         self.short_side = self.config.short_side
         loaded.model.to(self.config.device)

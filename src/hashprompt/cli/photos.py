@@ -249,7 +249,7 @@ def history(model: Model, as_json: AsJson = False) -> None:
             "→" if row["current"] else "",
             str(row["version"]),
             f"{datetime.fromisoformat(row['created']).astimezone():%Y-%m-%d %H:%M}",
-            f"{row['source']} (first look)" if row["is_look"] else row["source"],
+            f"{row['source']} (look)" if row["is_look"] else row["source"],
             str(len(row["new_classes"])),
             str(len(row["known_classes"])),
             str(row["classes"]),

@@ -26,7 +26,7 @@ from hashprompt.engine.devices import launch
 from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.pipeline import Pipeline
 from hashprompt.methods.relabelling import relabel
-from hashprompt.parts.growing import load_grown
+from hashprompt.parts.growing import UnfitState, load_grown, unfit_if_it_fails
 from hashprompt.progress import ProgressBars
 
 FORGOTTEN = -1  # what a photo was taken for that was taken for a forgotten class: it was wrong
@@ -49,7 +49,8 @@ def apply_edit(store: Store, config: ClassifierConfig, edit: Edit, quiet: bool) 
         method = trainer.method
         assert isinstance(method, Pipeline)
         load_grown(method, tensors)
-        relabel(method, edit.ids, _cell_counts(method, version.info))
+        with unfit_if_it_fails():
+            relabel(method, edit.ids, _cell_counts(method, version.info))
         if edit.merges:
             _align(trainer, method)
         tensors = method.state_dict()
@@ -81,7 +82,10 @@ def _cell_counts(method: Pipeline, info: dict[str, Any]) -> list[int]:
         for label, count in zip(batch, row, strict=True)
     }
     cells = zip(method.cells.task.tolist(), method.cells.label.tolist(), strict=True)
-    return [by_cell[cell] for cell in cells]
+    try:
+        return [by_cell[cell] for cell in cells]
+    except KeyError as error:
+        raise UnfitState("its learns have other classes than its Gaussians") from error
 
 
 def _align(trainer: Trainer, method: Pipeline) -> None:

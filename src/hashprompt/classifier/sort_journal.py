@@ -29,6 +29,7 @@ from hashprompt.schemas.classifier import SortedFolder, SortJob
 from hashprompt.storage.files import (
     Target,
     append_to,
+    as_given,
     create_file,
     in_words,
     inside,
@@ -150,7 +151,9 @@ class SortFolder:
             elif not source.exists() or _is_same_path(source, target):
                 return
             if self.move and same_content(source, target):
-                remove_file(inside(self.inbox, *Path(decision.photo).parts))
+                *folders, name = Path(decision.photo).parts
+                # The photo itself may be a link: then that goes, and not what it leads to.
+                remove_file(as_given(inside(self.inbox, *folders) / name))
 
     def _free_name(self, source: Path, folder: str) -> str:
         """The name of a photo in a folder, with a number if another photo has it."""
@@ -240,9 +243,9 @@ def left_out(folder: Path) -> list[str]:
     return list(found["no_classes"])
 
 
-def folder_names(classes: Iterable[str]) -> dict[str, str]:
-    """Class -> name of its folder: the same, but for what a file system does not take."""
-    folders: dict[str, str] = {}
+def folder_names(classes: Iterable[str]) -> list[str]:
+    """A folder for each class: its name, but for what file systems do not take; no two alike."""
+    folders: list[str] = []
     taken: set[str] = set()
     for name in classes:
         safe = re.sub(r'[/\\:*?"<>|\x00-\x1f]', "_", name)
@@ -255,7 +258,7 @@ def folder_names(classes: Iterable[str]) -> dict[str, str]:
             if (free := safe if number == 1 else f"{safe}-{number}").casefold() not in taken
         )
         taken.add(free.casefold())
-        folders[name] = free
+        folders.append(free)
     return folders
 
 

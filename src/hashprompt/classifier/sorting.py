@@ -147,9 +147,8 @@ class Sorter:
                 }
             )
             answering = open_answering(job["version"])
-            *named, unsure, alone = folder_names(
-                [*answering.classes, "unsure", "alone" if model is None else "unknown"]
-            ).values()
+            others = ["unsure", "alone" if model is None else "unknown"]
+            *named, unsure, alone = folder_names([*answering.classes, *others])
             folders = dict(zip(answering.classes, named, strict=True))
             self._decide(answering, folders, unsure)
             groups = self._group(group, int(job["first_group"]), alone)

@@ -216,7 +216,7 @@ def sort(
         wanted = "--new INBOX" if new else "MODEL INBOX"
         raise UserError(f"Give {wanted}: hashprompt sort {wanted} --into FOLDER")
     if new:
-        from hashprompt.classifier.continual import group_photos
+        from hashprompt.classifier import group_photos
 
         done = group_photos(folders[0], into, backbone, copy, move, quiet)
     else:

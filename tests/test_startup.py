@@ -32,7 +32,8 @@ print(json.dumps(loaded))
 """.replace("HEAVY", repr(HEAVY))
 COMPUTES = ("learn", "predict", "export", "resume", "evaluate", "report")
 COMMANDS = ("run", *COMPUTES, "history", "undo", "diff", "compare", "methods", "streams")
-HELP = [[name, "--help"] for name in (*COMMANDS, "backbones", "data")]
+EDITS = ("rename", "merge", "forget", "sort")
+HELP = [[name, "--help"] for name in (*COMMANDS, *EDITS, "backbones", "data")]
 HELP += [["paper", name, "--help"] for name in ("list", "run", "report")]
 HELP += [["data", name, "--help"] for name in ("list", "fetch", "check")]
 LISTS = [["--version"], ["--help"], ["methods"], ["methods", "hash"], ["methods", "hash", "--all"]]
@@ -59,6 +60,10 @@ REFUSED = [
     ["undo", "nowhere"],
     ["diff", "nowhere", "1", "2"],
     ["predict", "nowhere", "x.jpg"],
+    ["rename", "nowhere", "a", "b"],
+    ["merge", "nowhere", "a", "b", "--into", "c"],
+    ["forget", "nowhere", "a"],
+    ["sort", "nowhere", "inbox", "--into", "x"],
     ["resume", "nowhere"],
     ["evaluate", "nowhere", "--set", "eval_batch_size=1"],
     ["report", "nowhere"],
@@ -135,7 +140,7 @@ def test_what_is_there_is_told_without_importing_anything_heavy(
 
 
 def test_completion_imports_nothing_heavy(tmp_path: Path) -> None:
-    typed = {"_HASHPROMPT_COMPLETE": "complete_bash", "COMP_WORDS": "hashprompt me"}
+    typed = {"_HASHPROMPT_COMPLETE": "complete_bash", "COMP_WORDS": "hashprompt met"}
     code = (
         "import sys; from hashprompt.cli.app import main; sys.argv = ['hashprompt']\n"
         "try: main()\nexcept SystemExit: pass\n"

@@ -48,6 +48,23 @@ def reading_bar(items: Iterable[T], description: str, total: int) -> Iterator[T]
 
 
 @contextmanager
+def photo_bar(description: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar that counts photos, where somebody watches; the function is told how many more."""
+    console = Terminal(stderr=True)
+    silent = quiet or not console.is_terminal
+    columns = (
+        LineColumn(DESCRIPTION),
+        BarColumn(),
+        MofNCompleteColumn(),
+        LineColumn("ETA"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=silent) as bars:
+        task = bars.add_task(description, total=total)
+        yield lambda count: bars.advance(task, count)
+
+
+@contextmanager
 def download_bars() -> Iterator[Callable[[str, int, int | None], None]]:
     """A bar for each file. The function is told a file, its bytes so far, and in all if known."""
     columns = (

@@ -48,7 +48,10 @@ def test_new_classes_are_told_apart_from_old_ones(
 
 
 def test_history_tells_what_was_learned(taught: ContinualClassifier) -> None:
-    first, second = taught.history()
+    rows = taught.history()
+    assert [row["is_look"] for row in rows] == [True, False] * 2  # each learn looks, then trains
+    assert [row["parent"] for row in rows] == [None, None, 2, 2]
+    first, second = rows[1::2]
     assert first["new_classes"] == ["ash", "birch", "cedar"]
     assert second["new_classes"] == ["date", "elm"]
     assert second["known_classes"] == ["ash"]
@@ -104,12 +107,12 @@ def test_undo_restores_the_version_before_exactly(make: Make, spring: Path, summ
     state = tensors_of(classifier)
     classifier.learn(summer, report=False, quiet=True)
     assert len(classifier.classes_) == 5
-    assert classifier.undo() == 1
+    assert classifier.undo() == 2  # both steps of a learn at once
     assert [a.probabilities for a in classifier.predict(spring)] == [
         a.probabilities for a in before
     ]
     assert all(torch.equal(v, state[k]) for k, v in tensors_of(classifier).items())
-    assert classifier.undo(to=2) == 2
+    assert classifier.undo(to=4) == 4
     with pytest.raises(UserError, match="no version 7"):
         classifier.undo(to=7)
 
@@ -122,7 +125,7 @@ def test_undo_and_learn_again_gives_the_same_version(
         classifier.learn(photos, report=False, quiet=True)
     first = tensors_of(classifier)
     classifier.undo()
-    assert classifier.learn(summer, report=False, quiet=True).version == 3
+    assert classifier.learn(summer, report=False, quiet=True).version == 6
     assert all(torch.equal(v, first[k]) for k, v in tensors_of(classifier).items())
 
 
@@ -299,8 +302,8 @@ def test_no_picture_is_kept_in_the_folder(taught: ContinualClassifier, spring: P
 
 def test_report_lies_beside_the_folder(make: Make, spring: Path, tmp_path: Path) -> None:
     learned = make().learn(spring, quiet=True)
-    assert learned.report == tmp_path / "trees-reports" / "version-0001.html"
-    assert "trees, version 1: learned spring" in learned.report.read_text()
+    assert learned.report == tmp_path / "trees-reports" / "version-0002.html"
+    assert "trees, version 2: learned spring" in learned.report.read_text()
     assert str(learned.report) in learned.text()
 
 
@@ -418,7 +421,7 @@ def test_a_skipping_learn_is_resumed_as_it_began(make: Make, tmp_path: Path) -> 
         patch.setattr(trainer.ClassifierTrainer, "_evaluate", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             make().learn(photos, unreadable="skip", report=False, quiet=True)
-    assert make().learn(resume=True, report=False, quiet=True).version == 1
+    assert make().learn(resume=True, report=False, quiet=True).version == 2
 
 
 def test_the_example_in_the_documentation_works() -> None:

@@ -181,15 +181,15 @@ def test_a_classifier_of_a_stranger_is_shown(
     name: str, cli: Any, trees: Path, spring: Path
 ) -> None:
     rename_class(trees, "ash", name)
-    change_version(trees, 2, source=name, notes=[name])
+    change_version(trees, 4, source=name, notes=[name])
     photo = spring / "ash" / "0-0.png"
     for command in (
         ("history", trees),
-        ("diff", trees, 1, 2),
+        ("diff", trees, 2, 4),
         ("predict", trees, photo),
         ("predict", trees, photo, photo),
         ("undo", trees),
-        ("undo", trees, "--to", 2),
+        ("undo", trees, "--to", 4),
     ):
         outcome = cli(*command)
         assert outcome.code == 0, outcome
@@ -198,13 +198,13 @@ def test_a_classifier_of_a_stranger_is_shown(
             assert visible(name) in outcome.out
     outcome = cli("history", trees, "--json")
     assert_harmless(outcome.out)
-    assert json.loads(outcome.out)[1]["source"] == name
+    assert json.loads(outcome.out)[3]["source"] == name
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_the_page_and_the_text_of_a_learn_show_names(name: str, taught: Any) -> None:
     store = Store(Path(taught.folder))
-    old, new = (store.version(number).info for number in (1, 2))
+    old, new = (store.version(number).info for number in (2, 4))
     text = json.dumps(new).replace('"ash"', json.dumps(name)).replace('"summer"', json.dumps(name))
     info = json.loads(text) | {"confusions": [[name, "date", 2]], "notes": [name]}
     changes = Changes(info, old, 10, 5)

@@ -235,19 +235,17 @@ def test_learn_predict_history_undo_on_real_files(
     model = tmp_path / "trees"
     outcome = cli("learn", model, spring, "-b", "nano", *FLAGS, "--json")
     assert outcome.code == 0, outcome.err
-    assert json.loads(outcome.out)["version"] == 1
+    assert json.loads(outcome.out)["version"] == 2
     more = write_photos(tmp_path / "more", ("date", "elm"))
     outcome = cli("learn", model, more, *FLAGS)
     assert outcome.code == 0, outcome.err
-    assert "Version 2: learned more" in outcome.out
+    assert "Version 4: learned more" in outcome.out
     told = json.loads(cli("predict", model, ash, "--json", "--top", 2).out)
     assert told[0]["label"] == "ash"
     assert len(told[0]["probabilities"]) == 2
     assert cli("undo", model).code == 0
-    assert [row["current"] for row in json.loads(cli("history", model, "--json").out)] == [
-        True,
-        False,
-    ]
+    rows = json.loads(cli("history", model, "--json").out)
+    assert [row["current"] for row in rows] == [False, True, False, False]
     assert {p.name for p in tmp_path.iterdir()} == {"trees", "more"}
 
 
@@ -327,7 +325,7 @@ def test_an_earlier_version_can_be_asked(cli: Any, taught: Any, ash: Path) -> No
     assert set(json.loads(cli(*asked, 1).out)[0]["probabilities"]) == {"ash", "birch", "cedar"}
     outcome = cli(*asked, 9)
     assert outcome.code == 1
-    assert "no version 9. There are: 1, 2." in outcome.said
+    assert "no version 9. There are: 1, 2, 3, 4." in outcome.said
 
 
 # The past. -----------------------------------------------------------------------------------
@@ -335,12 +333,13 @@ def test_an_earlier_version_can_be_asked(cli: Any, taught: Any, ash: Path) -> No
 
 def test_history_is_a_table_with_an_arrow_at_the_current_version(cli: Any, taught: Any) -> None:
     outcome = cli("history", taught.folder)
-    first, second = taught.history()
-    heading, one, two = outcome.out.splitlines()
+    _, first, _, second = taught.history()
+    heading, look, one, _, two = outcome.out.splitlines()
+    assert "spring (look)" in look
     columns = "version when learned new again classes photos accuracy size"
     assert heading.split() == columns.split()
-    assert one.lstrip().startswith("1 ")
-    assert two.startswith("→  2 ")
+    assert one.lstrip().startswith("2 ")
+    assert two.startswith("→  4 ")
     assert one.split()[4:8] == ["3", "0", "3", "30"]  # new, again, classes, photos
     assert two.split()[5:9] == ["2", "1", "5", "60"]
     for row, line in ((first, one), (second, two)):
@@ -352,26 +351,26 @@ def test_history_is_a_table_with_an_arrow_at_the_current_version(cli: Any, taugh
 def test_history_says_what_was_undone(cli: Any, trees: Path) -> None:
     assert cli("undo", trees).code == 0
     outcome = cli("history", trees)
-    assert f"Undone, but kept: 2; hashprompt undo {trees} --to 2" in outcome.out
+    assert f"Undone, but kept: 4; hashprompt undo {trees} --to 4" in outcome.out
 
 
 def test_history_tells_of_damaged_versions(cli: Any, trees: Path) -> None:
-    (trees / "versions" / "0001" / "version.json").write_text("{")
+    (trees / "versions" / "0002" / "version.json").write_text("{")
     outcome = cli("history", trees)
     assert outcome.code == 0
-    assert "Damaged, and left out here: version 1." in outcome.said
-    first, second = json.loads(cli("history", trees, "--json").out)
+    assert "Damaged, and left out here: version 2." in outcome.said
+    _, first, _, second = json.loads(cli("history", trees, "--json").out)
     assert first.keys() == {"version", "damaged", "current"}
-    assert (first["version"], first["current"]) == (1, False)
-    assert "0001/version.json is damaged" in first["damaged"]
-    assert (second["version"], second["current"], second["damaged"]) == (2, True, None)
+    assert (first["version"], first["current"]) == (2, False)
+    assert "0002/version.json is damaged" in first["damaged"]
+    assert (second["version"], second["current"], second["damaged"]) == (4, True, None)
 
 
 def test_the_history_lists_a_current_version_that_is_damaged(cli: Any, trees: Path) -> None:
-    (trees / "versions" / "0002" / "version.json").unlink()
+    (trees / "versions" / "0004" / "version.json").unlink()
     outcome = cli("history", trees, "--json")
     assert outcome.code == 0
-    _, second = json.loads(outcome.out)
+    *_, second = json.loads(outcome.out)
     assert (second["current"], "is missing" in second["damaged"]) == (True, True)
 
 
@@ -379,16 +378,16 @@ def test_resume_after_a_finished_learn_says_so(cli: Any, trees: Path) -> None:
     outcome = cli("learn", trees, "--resume")
     assert outcome.code == 0
     assert outcome.out.startswith("This learn is finished already.")
-    assert Store(trees).current() == 2
+    assert Store(trees).current() == 4
 
 
 def test_diff_tells_which_options_a_learn_had(cli: Any, trees: Path, tmp_path: Path) -> None:
     photos = write_photos(tmp_path / "autumn", ("fig",))
     learned = cli("learn", trees, photos, "--set", "epochs=3", "--no-report", "--quiet")
     assert learned.code == 0
-    outcome = cli("diff", trees, 2, 3)
+    outcome = cli("diff", trees, 4, 6)
     assert f"Option epochs: {QUICK['epochs']} → 3" in outcome.out
-    assert json.loads(cli("diff", trees, 2, 3, "--json").out)["options"]["epochs"] == [
+    assert json.loads(cli("diff", trees, 4, 6, "--json").out)["options"]["epochs"] == [
         QUICK["epochs"],
         3,
     ]
@@ -396,11 +395,11 @@ def test_diff_tells_which_options_a_learn_had(cli: Any, trees: Path, tmp_path: P
 
 def test_undo_goes_back_and_says_how_to_return(cli: Any, trees: Path) -> None:
     outcome = cli("undo", trees)
-    assert f"{trees} is version 1 now (learned spring, knows 3 classes)." in outcome.out
-    assert Store(trees).current() == 1
-    assert f"hashprompt undo {trees} --to 2" in outcome.out
-    assert cli("undo", trees, "--to", 2).code == 0
+    assert f"{trees} is version 2 now (learned spring, knows 3 classes)." in outcome.out
     assert Store(trees).current() == 2
+    assert f"hashprompt undo {trees} --to 4" in outcome.out
+    assert cli("undo", trees, "--to", 4).code == 0
+    assert Store(trees).current() == 4
     cli("undo", trees)
     outcome = cli("undo", trees)
     assert outcome.code == 1
@@ -410,25 +409,25 @@ def test_undo_goes_back_and_says_how_to_return(cli: Any, trees: Path) -> None:
 def test_a_damaged_version_can_be_left_by_the_command_its_error_names(
     cli: Any, trees: Path, ash: Path
 ) -> None:
-    (trees / "versions" / "0002" / "version.json").write_text("{")
+    (trees / "versions" / "0004" / "version.json").write_text("{")
     outcome = cli("predict", trees, ash)
     assert outcome.code == 1
     command = outcome.said.partition("hashprompt ")[2].split()
-    assert command == ["undo", str(trees), "--to", "1"]
+    assert command == ["undo", str(trees), "--to", "3"]
     assert cli(*command).code == 0
     assert cli("predict", trees, ash).code == 0
 
 
 def test_diff_prints_classes_that_changed(cli: Any, taught: Any) -> None:
-    outcome = cli("diff", taught.folder, 1, 2)
-    found = taught.diff(1, 2)
+    outcome = cli("diff", taught.folder, 2, 4)
+    found = taught.diff(2, 4)
     lines = {line.split()[0]: " ".join(line.split()) for line in outcome.out.splitlines()}
     for name in ("date", "elm"):
         accuracy = found["accuracy"][name]["new"]
         assert lines[name] == f"{name} – {accuracy:.1f} % new +10"
     assert lines["ash"].endswith("+10")
     assert "Classes: 2 new, 0 gone." in outcome.out
-    assert json.loads(cli("diff", taught.folder, 1, 2, "--json").out) == found
+    assert json.loads(cli("diff", taught.folder, 2, 4, "--json").out) == found
 
 
 def test_an_export_can_be_asked(cli: Any, taught: Any, ash: Path, tmp_path: Path) -> None:

@@ -127,6 +127,7 @@ def test_the_pool_in_use_goes_a_part_of_the_way_and_training_goes_on_from_the_tr
     assert torch.equal(damped.trained, whole.pool.prompts)
     expected = first + 0.25 * (whole.pool.prompts - first)
     torch.testing.assert_close(damped.pool.prompts.detach(), expected.detach())
+    damped.end_task(tasks[1])
     assert not len(damped.old_pool)  # kept only while a task is learned
 
 

@@ -5,10 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hashprompt.classifier.answers import Answer
-    from hashprompt.classifier.continual import ContinualClassifier, Learned
+    from hashprompt.classifier.continual import ContinualClassifier, Edited, Learned, group_photos
+    from hashprompt.classifier.sorting import Sorted
 
-__all__ = ["Answer", "ContinualClassifier", "Learned"]
-_MODULES = {"Answer": "answers", "ContinualClassifier": "continual", "Learned": "continual"}
+__all__ = ["Answer", "ContinualClassifier", "Edited", "Learned", "Sorted", "group_photos"]
+_MODULES = {
+    "Answer": "answers",
+    **dict.fromkeys(("ContinualClassifier", "Edited", "Learned", "group_photos"), "continual"),
+    "Sorted": "sorting",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -61,13 +61,16 @@ class Changes:
 
     def summary(self) -> dict[str, Any]:
         """One line of the history."""
-        learned = self.info["batches"][-1]
+        edited = self.info.get("edit")
+        learned = [] if edited else self.info["batches"][-1]
         first = {c for batch in self.info["batches"][:-1] for c in batch}
         names = self.info["classes"]
         return {
             "version": self.info["number"],
             "created": self.info["created"],
-            "source": self.info["source"],
+            "source": edited or self.info["source"],
+            "is_look": bool(self.info.get("is_look")),
+            "edit": edited,
             "classes": len(names),
             "new_classes": [names[c] for c in learned if c not in first],
             "known_classes": [names[c] for c in learned if c in first],
@@ -97,11 +100,11 @@ class Changes:
         """A few lines for the terminal."""
         rows, told = self.classes(), self.summary()
         new, again = told["new_classes"], told["known_classes"]
+        what = f"{'looked at' if told['is_look'] else 'learned'} {told['source']} in "
+        what += f"{told['seconds']:.0f} s, {len(new)} new classes"
+        what += f" and more photos of {len(again)} known ones" if again else ""
         lines = [
-            f"Version {told['version']}: learned {told['source']} in {told['seconds']:.0f} s, "
-            f"{len(new)} new classes"
-            + (f" and more photos of {len(again)} known ones" if again else "")
-            + f"; it knows {told['classes']} now."
+            f"Version {told['version']}: {told['edit'] or what}; it knows {told['classes']} now."
         ]
         if told["accuracy"] is None:
             lines.append("Not tested: there are no held-out photos.")

@@ -6,7 +6,8 @@ Importing this module, `history`, `undo` and `diff` do without torch; the rest i
 import tempfile
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +16,7 @@ import numpy as np
 
 from hashprompt.classifier.answers import Answer
 from hashprompt.classifier.changes import Changes, changes_of, difference, history_of
+from hashprompt.classifier.edits import Edit, forget_edit, merge_edit, rename_edit
 from hashprompt.classifier.learn_job import Effort, LearnJob, LearnRequest
 from hashprompt.classifier.store import Store, Version
 from hashprompt.errors import UserError
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from hashprompt.classifier.evaluation import HeldOutPhotos
     from hashprompt.classifier.planner import LearnPlanner
     from hashprompt.classifier.predictor import Predictor
+    from hashprompt.classifier.sorting import Sorted
+    from hashprompt.classifier.trainer import LearnOutcome
 
 
 @dataclass(frozen=True)
@@ -36,17 +40,34 @@ class Learned:
     changes: Changes
     report: Path | None = None
     finished_before: bool = False  # there was nothing left to do
+    training: str = ""  # what held-out photos said of it, if the first look is what stays
 
     def text(self) -> str:
         if self.finished_before:
             return f"This learn is finished already.\n{self.changes.text()}"
         report = f"\nReport, with pictures of confused photos: {visible(self.report)}"
-        return self.changes.text() + (report if self.report else "")
+        training = f"\n{self.training}" if self.training else ""
+        return self.changes.text() + training + (report if self.report else "")
 
     def to_dict(self) -> dict[str, Any]:
         report = str(self.report) if self.report else None
-        already = {"finished_before": self.finished_before}
-        return {"version": self.version, "report": report, **already, **self.changes.to_dict()}
+        how = {"finished_before": self.finished_before, "training": self.training}
+        return {"version": self.version, "report": report, **how, **self.changes.to_dict()}
+
+
+@dataclass(frozen=True)
+class Edited:
+    """What an edit of the classes did."""
+
+    version: int
+    changes: Changes
+    stays: tuple[str, ...] = ()  # of what was forgotten, for the user to know
+
+    def text(self) -> str:
+        return "\n".join([self.changes.text(), *map(visible, self.stays)])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"version": self.version, "stays": list(self.stays), **self.changes.to_dict()}
 
 
 class ContinualClassifier:
@@ -115,14 +136,17 @@ class ContinualClassifier:
     ) -> Learned:
         """Learn photos: new classes, more of known ones, or both. Killed, it goes on later.
 
+        In two steps: a look at the photos makes a version that answers after seconds; training
+        prompts makes a better one, unless held-out photos tell that it is not better.
+
         Args:
             photos: a folder of class folders, a CSV file, a torch `Dataset`, `(images, labels)`, or
                 images with `labels` beside them.
             test: the same for testing; without it a fifth of every class is held out.
-            effort: `quick`, `normal` or `best`: how long to train.
+            effort: `quick`, `normal` or `best`: how long to train. `instant`: not at all.
             rename: class names to change, `{"Robin": "robin"}`.
             resume: go on with the learn that was interrupted.
-            discard: drop it and learn these photos instead.
+            discard: drop it, with its first look, and learn these photos instead.
             report: write the page with pictures of confusions beside the classifier's folder
                 (True), into a folder of your choice, or not at all.
             unreadable: `skip` leaves out images that cannot be read.
@@ -131,7 +155,11 @@ class ContinualClassifier:
         request = LearnRequest(photos, labels, test, effort, rename, unreadable)
         store, planner = self._store, self._planner()
         with store.lock(f"learning {request.source or 'photos'}"):
+            dropped = None
             if discard:
+                with suppress(UserError):  # a damaged one is dropped too
+                    dropped = planner.unfinished()
+                dropped = None if dropped and planner.is_done(dropped) else dropped
                 store.drop_learning()
             unfinished = planner.unfinished()
             if unfinished and planner.is_done(unfinished):
@@ -145,8 +173,10 @@ class ContinualClassifier:
                 request = request.resumed(unfinished)
             if request.photos is None:
                 raise UserError("Say what to learn: a folder of class folders, or images.")
-            version, held_out = self._train(request, unfinished, quiet)
-            return self._learned(version, held_out, report)
+            base = planner.base(unfinished or dropped)
+            outcome = self._train(request, unfinished, base, quiet)
+            learned = self._learned(outcome.version, outcome.held_out, report)
+            return replace(learned, training=outcome.training)
 
     def _finished_already(self, source: str | None) -> Learned:
         """What to answer when there is nothing to resume."""
@@ -162,17 +192,21 @@ class ContinualClassifier:
         return replace(self._learned(version, [], False), finished_before=True)
 
     def _train(
-        self, request: LearnRequest, unfinished: LearnJob | None, quiet: bool
-    ) -> "tuple[Version, list[HeldOutPhotos]]":
+        self,
+        request: LearnRequest,
+        unfinished: LearnJob | None,
+        base: Version | None,
+        quiet: bool,
+    ) -> "LearnOutcome":
         from hashprompt.classifier.trainer import ClassifierTrainer
 
         planner = self._planner()
-        dataset, config = planner.prepare(request)
-        job = planner.begin(unfinished, dataset, config, request)
+        dataset, config = planner.prepare(request, base)
+        job = planner.begin(unfinished, dataset, config, request, base)
         if not quiet:
             from hashprompt.terminal import Terminal
 
-            plan = planner.plan(dataset, config, request.effort)
+            plan = planner.plan(dataset, config, request.effort, base)
             Terminal(stderr=True).print(plan.text("Learning"))
         return ClassifierTrainer(self._store, config, dataset, job).run(quiet)
 
@@ -187,7 +221,9 @@ class ContinualClassifier:
     ) -> "LearnPlan":
         """What `learn` would do and how long it would take; nothing is changed."""
         request = LearnRequest(photos, labels, test, effort, rename, unreadable)
-        return self._planner().plan(*self._planner().prepare(request), effort)
+        planner = self._planner()
+        base = planner.base(None)
+        return planner.plan(*planner.prepare(request, base), effort, base)
 
     def _planner(self) -> "LearnPlanner":
         from hashprompt.classifier.planner import LearnPlanner
@@ -221,6 +257,52 @@ class ContinualClassifier:
             except UserError as error:  # what was learned is safe
                 warnings.warn(f"No report: {error}", stacklevel=3)
         return Learned(version.number, changes, page)
+
+    # Editing. ------------------------------------------------------------------------------
+
+    def rename(self, old: str, new: str) -> Edited:
+        """Give a class another name, as a new version."""
+        return self._edit(lambda classes: rename_edit(classes, old, new))
+
+    def merge(self, classes: Sequence[str], into: str, quiet: bool = False) -> Edited:
+        """Make one class of several, as a new version.
+
+        Gaussians that they have of the same learn are pooled by their numbers of photos; those of
+        different learns stay beside each other.
+        """
+        return self._edit(lambda known: merge_edit(known, classes, into), quiet)
+
+    def forget(self, name: str, quiet: bool = False) -> Edited:
+        """Know a class no longer, as a new version.
+
+        Its Gaussians, its rows and the records of its photos go; answers are those of a classifier
+        whose statistics never had it. `Edited.stays` tells what does not go.
+        """
+        stays = (
+            f"Gone from this version: the Gaussians of {name}, its rows and the records of its "
+            "photos.",
+            "What stays: shared prompts, and the head's rows of other classes, were trained beside "
+            "it. Only a new classifier, taught what you still have, was not.",
+            "Earlier versions know it still, so that undo works, and pages of what learns changed "
+            "may show it. `export` takes this version alone; then delete the old folder and pages.",
+        )
+        edited = self._edit(lambda classes: forget_edit(classes, name), quiet)
+        return replace(edited, stays=stays)
+
+    def _edit(self, make: Callable[[list[str]], Edit], quiet: bool = True) -> Edited:
+        store = self._store
+        with store.lock("editing classes"):
+            before = store.version()
+            edit = make(before.info["classes"])
+            if LearnJob.read(store.learning) is not None:
+                raise UserError(
+                    f"A learn is unfinished in {store.folder}. Finish it first (resume=True, "
+                    f"`hashprompt learn {store.folder} --resume`)."
+                )
+            from hashprompt.classifier.editor import apply_edit
+
+            version = apply_edit(store, self._planner().config(), edit, quiet)
+            return Edited(version.number, changes_of(store, before, version))
 
     # Predicting. ---------------------------------------------------------------------------
 
@@ -263,8 +345,7 @@ class ContinualClassifier:
     ) -> tuple[list[Answer], str]:
         if batch_size < 1:
             raise UserError(f"batch_size={batch_size}: it must be at least 1.")
-        if not 0 <= threshold <= 1:
-            raise UserError(f"unknown_threshold={threshold}: expected a share between 0 and 1.")
+        _refuse_no_share("unknown_threshold", threshold)
         from hashprompt.classifier.predict_inputs import load_inputs
 
         predictor = self._load(version)
@@ -285,6 +366,41 @@ class ContinualClassifier:
                 if number is None:
                     self._predictor = predictor
         return predictor
+
+    def sort(
+        self,
+        inbox: str | Path,
+        into: str | Path,
+        sure: float = 0.7,
+        unknown_threshold: float = 0.95,
+        copy: bool = False,
+        move: bool = False,
+        quiet: bool = False,
+    ) -> "Sorted":
+        """Sort a folder of photos into folders of classes; killed, the same call goes on.
+
+        Args:
+            inbox: a folder of photos, and of folders of photos.
+            into: where to put them, new or existing: a folder for each class, `unsure`, and for
+                unknown photos a folder for each group of likeness, with a sheet of its pictures.
+            sure: photos of a lower confidence go to `unsure`.
+            unknown_threshold: photos whose `unknown` is higher are grouped.
+            copy: put copies; else links, where the disk knows them.
+            move: remove photos from the inbox once they are put.
+            quiet: no progress.
+        """
+        from hashprompt.classifier.looking import KnownClasses
+        from hashprompt.classifier.sorting import Sorter
+
+        _refuse_no_share("unknown_threshold", unknown_threshold)
+        current = self._store.current()
+        sorter = Sorter(Path(inbox).expanduser(), Path(into).expanduser(), sure, copy, move, quiet)
+        return sorter.run(
+            lambda version: KnownClasses(self._load(version), unknown_threshold),
+            self._store.folder,
+            current,
+            unknown_threshold,
+        )
 
     # The past. -----------------------------------------------------------------------------
 
@@ -374,6 +490,30 @@ class ContinualClassifier:
         params = self.get_params().items()
         shown = (f"{k}={v!r}" for k, v in params if k not in defaults or v != defaults[k])
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def group_photos(
+    inbox: str | Path,
+    into: str | Path,
+    backbone: str | None = None,
+    copy: bool = False,
+    move: bool = False,
+    quiet: bool = False,
+) -> "Sorted":
+    """Sort a folder of photos into groups of likeness, without any classifier.
+
+    The arguments are those of `ContinualClassifier.sort`; `backbone` as a new classifier takes it.
+    """
+    from hashprompt.classifier.looking import NoClasses
+    from hashprompt.classifier.sorting import Sorter
+
+    sorter = Sorter(Path(inbox).expanduser(), Path(into).expanduser(), 0.0, copy, move, quiet)
+    return sorter.run(lambda _: NoClasses(backbone), None, None, 0.0)
+
+
+def _refuse_no_share(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise UserError(f"{name}={value}: expected a share between 0 and 1.")
 
 
 def _raise_first(answers: Sequence[Answer]) -> None:

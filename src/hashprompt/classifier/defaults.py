@@ -22,7 +22,8 @@ from hashprompt.texts import visible
 
 # Steps of training that a learn aims at, and the most epochs; on 60 photos a class at ViT-Ti 75
 # steps were enough for prompts to pay (docs/results/real.md).
-STEPS: dict[Effort, tuple[int, int]] = {"quick": (20, 8), "normal": (80, 20), "best": (240, 60)}
+STEPS = {"quick": (20, 8), "normal": (80, 20), "best": (240, 60)}
+LOOKING = "looking at photos"  # the first step of a learn; the others are its second
 FROM_HUB = "vit_small_patch16_224.augreg_in21k"
 TRAINING_COST = 2.1  # a training step over a forward pass of the ViT (docs/results/speed.md)
 
@@ -74,8 +75,10 @@ def choose_image_size(native: int, patch: int, short_sides: list[int]) -> int:
 
 
 def choose_training(images: int, effort: Effort) -> dict[str, int]:
-    """Batch size and epochs for a number of training photos."""
+    """Batch size and epochs for a number of training photos; 0 epochs train nothing."""
     batch = 64 if images >= 1024 else 32 if images >= 128 else 16
+    if effort == "instant":
+        return {"batch_size": batch, "epochs": 0}
     steps, most = STEPS[effort]
     per_epoch = math.ceil(images / batch)
     return {"batch_size": batch, "epochs": max(2, min(most, round(steps / per_epoch)))}
@@ -98,19 +101,28 @@ class LearnPlan:
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "total_seconds": round(sum(self.seconds.values()), 1)}
+        total = round(sum(self.seconds.values()), 1)
+        return {**asdict(self), "first_answer_seconds": self.first_answer, "total_seconds": total}
+
+    @property
+    def first_answer(self) -> float:
+        """Seconds until the photos were looked at and a version answers."""
+        return self.seconds[LOOKING]
 
     def text(self, doing: str = "Would learn") -> str:
         known = f", {len(self.known_classes)} known ones again" if self.known_classes else ""
         split = ", ".join(f"{name} {in_words(value)}" for name, value in self.seconds.items())
+        how, rest = "no training", ""
+        if self.epochs:
+            how = f"{self.epochs} epochs in batches of {self.batch_size}"
+            rest = f"; all of it takes about {in_words(sum(self.seconds.values()))}: {split}"
         return "\n".join(
             visible(line)
             for line in [
                 f"{doing} {self.source}: {len(self.new_classes)} new classes{known}, from "
                 f"{self.training:,} photos; {self.held_out:,} are held out for testing.",
-                f"Backbone {self.backbone} at {self.image_size} px, {self.epochs} epochs in "
-                f"batches of {self.batch_size}.",
-                f"About {in_words(sum(self.seconds.values()))}: {split}.",
+                f"Backbone {self.backbone} at {self.image_size} px, {how}.",
+                f"It answers after about {in_words(self.first_answer)}{rest}.",
                 *self.notes,
             ]
         )
@@ -143,10 +155,14 @@ def estimate_seconds(
         seconds_each: of one forward pass of one image.
         training, held_out: photos of this learn.
         earlier: held-out photos of earlier learns.
+        epochs: 0 for a look alone.
     """
+    look = {LOOKING: round(seconds_each * (training + held_out + earlier), 1)}
+    if not epochs:
+        return look
     return {
-        "looking at photos": round(seconds_each * training, 1),
+        **look,
         "training prompts": round(seconds_each * training * epochs * TRAINING_COST, 1),
         "describing classes": round(seconds_each * training, 1),
-        "testing": round(2 * seconds_each * (held_out + earlier), 1),
+        "testing": round(seconds_each * (held_out + earlier), 1),
     }

@@ -1,15 +1,16 @@
 """Held-out photos of a learn: predict them, compare with the version before, find the confused."""
 
+import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from hashprompt.classifier.calibration import Strangeness
+from hashprompt.classifier.calibration import FEWEST, Strangeness, calibrate, quantiles
 from hashprompt.classifier.image_files import content_digest
 from hashprompt.classifier.store import Store, Version
 from hashprompt.data.dataset import ImageTable
@@ -18,6 +19,7 @@ from hashprompt.data.reading.opening import open_photos
 from hashprompt.data.reading.options import ReadOptions
 from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.evaluator import Evaluator
+from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.pipeline import Pipeline
 from hashprompt.progress import reading_bar
 
@@ -89,6 +91,81 @@ def evaluate(
             strangeness.append(measure.of(tested.plain.float())[0].cpu())
             callback.on_images_tested(sum(map(len, logits)))
     return torch.cat(logits), torch.cat(strangeness)
+
+
+def evaluate_version(
+    trainer: Trainer,
+    held_out: Sequence[HeldOutPhotos],
+    classes: Sequence[str],
+    before: Mapping[str, Any],
+) -> tuple[dict[str, Any], list[HeldOutPhotos]]:
+    """What `version.json` says of accuracy and calibration, and the photos with predictions.
+
+    Args:
+        trainer: of the learner that is tested.
+        before: `version.json` of the version before, whose calibration stays if nothing is tested.
+    """
+    tables = [photos.table for photos in held_out]
+    with trainer.callbacks.running(1, 0):
+        logits, strangeness = evaluate(trainer.evaluator, tables, trainer.callbacks)
+    predicted = logits.argmax(1).split([len(table) for table in tables])
+    asked = [
+        replace(photos, predicted=tuple(ids.tolist()))
+        for photos, ids in zip(held_out, predicted, strict=True)
+    ]
+    labels = torch.cat([torch.zeros(0, dtype=torch.int64), *(t.labels for t in tables)])
+    temperature, calibration = calibrate(logits, labels, before.get("temperature"))
+    return {
+        "temperature": temperature,
+        "calibration": calibration,
+        "distances": quantiles(strangeness) or before.get("distances", []),
+        **compare_predictions(asked, classes),
+    }, asked
+
+
+def predicted_by_digest(held_out: Sequence[HeldOutPhotos]) -> dict[str, int]:
+    """The class ids predicted for photos, by their digests."""
+    pairs = (zip(photos.digests, photos.predicted, strict=True) for photos in held_out)
+    return {digest: predicted for rows in pairs for digest, predicted in rows}
+
+
+@dataclass(frozen=True)
+class TrainingGain:
+    """Of N held-out photos, those that training put right, and those it put wrong."""
+
+    tested: int
+    gained: int
+    lost: int
+
+    @property
+    def pays(self) -> bool:
+        """Whether more is gained than noise: √(gained + lost), as of so many coins thrown.
+
+        Too few photos say nothing; then training is trusted.
+        """
+        noise = math.sqrt(self.gained + self.lost)
+        return self.tested < FEWEST or self.gained - self.lost > noise
+
+    @classmethod
+    def at_most(cls, accuracy: Mapping[str, Sequence[int]]) -> "TrainingGain":
+        """If training put all right: what [right, tested] by class leaves to gain."""
+        tested = sum(count for _, count in accuracy.values())
+        return cls(tested, tested - sum(right for right, _ in accuracy.values()), 0)
+
+    @classmethod
+    def between(
+        cls, looked: Mapping[str, PhotoRecord], held_out: Sequence[HeldOutPhotos]
+    ) -> "TrainingGain":
+        """From what a look predicted to the predictions for the same photos after training."""
+        tested = gained = lost = 0
+        for photos in held_out:
+            rows = zip(photos.digests, photos.table.labels.tolist(), photos.predicted, strict=True)
+            for digest, label, predicted in rows:
+                before = looked[digest].predicted == label
+                tested += 1
+                gained += predicted == label and not before
+                lost += predicted != label and before
+        return cls(tested, gained, lost)
 
 
 def compare_predictions(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hashprompt.classifier.image_files import as_image_file, local_path, uint8_tensor
 from hashprompt.classifier.names import shorten
+from hashprompt.classifier.sort_journal import left_out
 from hashprompt.data.reading.entries import Entry
 from hashprompt.data.reading.folders import Tree, images_in, subfolders
 from hashprompt.data.reading.lists import listed_entries
@@ -65,7 +66,8 @@ def _from_folder(folder: Path) -> LabelledImages:
             f"{folder} holds images but no class folders. Put the images of each class into a "
             "folder with its name, and give the folder above."
         )
-    tree = Tree(folder, "classes")
+    no_classes = left_out(folder) if folder.is_dir() else []
+    tree = Tree(folder, "classes", no_classes)
     tree.walk()
     groups = sorted({entry.group for entry in tree.entries if entry.group})
     if groups:
@@ -75,6 +77,11 @@ def _from_folder(folder: Path) -> LabelledImages:
             f"other, first {folder / groups[0]}."
         )
     notes = tree.notes()
+    if waiting := [name for name in no_classes if (folder / name).is_dir()]:
+        notes.append(
+            f"{len(waiting)} folders of a sort that are no classes yet are left out "
+            f"({shorten(waiting)}). Give a folder the name of a class to learn it."
+        )
     if loose:
         shown = shorten([path.name for path in loose])
         notes.append(f"{len(loose)} images lie beside the class folders and are ignored ({shown}).")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hashprompt.classifier.photo_dataset import PhotoDataset
 
 JOB = "job.json"
-Effort = Literal["quick", "normal", "best"]
+Effort = Literal["instant", "quick", "normal", "best"]
 
 
 @dataclass(frozen=True)

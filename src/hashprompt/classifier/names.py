@@ -48,6 +48,21 @@ def resolve_names(
     return names
 
 
+def check_new_name(name: str, others: Sequence[str]) -> str:
+    """The name that a class gets, tidied; it must differ from the others by more than case."""
+    tidy = _tidy(name)
+    if not tidy:
+        raise UserError("A class name is empty. Give the class a name.")
+    _refuse_hidden_characters({name: tidy})
+    for other in others:
+        if _folded(other) == _folded(tidy):
+            raise UserError(
+                f"There is a class `{other}` already. To make one class of two, merge them "
+                "(`hashprompt merge MODEL A B --into C`)."
+            )
+    return tidy
+
+
 def _refuse_hidden_characters(names: Mapping[str, str]) -> None:
     """A class is known by its name for ever, so the name must be what one sees."""
     for given, name in names.items():

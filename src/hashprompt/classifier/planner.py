@@ -22,7 +22,7 @@ from hashprompt.classifier.learn_job import (
     job_fingerprint,
 )
 from hashprompt.classifier.photo_dataset import PhotoDataset, build_dataset
-from hashprompt.classifier.store import Store
+from hashprompt.classifier.store import Store, Version
 from hashprompt.errors import UserError
 
 
@@ -64,16 +64,27 @@ class LearnPlanner:
 
     def is_done(self, job: LearnJob) -> bool:
         """Whether a learn was killed between its commit and clearing up."""
-        return not self.store.is_new and self.store.version().info.get("job") == job.fingerprint
+        info = {} if self.store.is_new else self.store.version().info
+        is_last = not info.get("is_look") or not job.training["epochs"]
+        return info.get("job") == job.fingerprint and is_last
 
-    def prepare(self, request: LearnRequest) -> tuple[PhotoDataset, ClassifierConfig]:
+    def base(self, unfinished: LearnJob | None) -> Version | None:
+        """The version to learn from: for a learn whose first look answers already, that before."""
+        current = None if self.store.is_new else self.store.version()
+        if current and unfinished and current.info.get("job") == unfinished.fingerprint:
+            return None if unfinished.parent is None else self.store.version(unfinished.parent)
+        return current
+
+    def prepare(
+        self, request: LearnRequest, base: Version | None
+    ) -> tuple[PhotoDataset, ClassifierConfig]:
         """Everything that can fail on bad input, before anything is written."""
         if self._config is not None or not self.store.is_new:
             config = self.config()
-            return self._dataset(request, config.short_side), config
+            return self._dataset(request, base, config.short_side), config
         image_size = self.options.get("image_size")
         loaded = load_backbone(self.backbone or choose_backbone(), image_size)
-        dataset = self._dataset(request, reading_size(loaded))
+        dataset = self._dataset(request, base, reading_size(loaded))
         if image_size is None:
             native = loaded.preprocessing.image_size
             patch = loaded.model.vit.patch_embed.patch_size[0]
@@ -83,11 +94,11 @@ class LearnPlanner:
                 loaded = load_backbone(loaded.name, chosen)
         return dataset, ClassifierConfig.new(loaded, self.method, self.options, self.seed)
 
-    def _dataset(self, request: LearnRequest, short_side: int) -> PhotoDataset:
-        known, seen = [], {}
-        if not self.store.is_new:
-            version = self.store.version()
-            known, seen = version.info["classes"], self.store.photos(version)
+    def _dataset(
+        self, request: LearnRequest, base: Version | None, short_side: int
+    ) -> PhotoDataset:
+        known = base.info["classes"] if base else []
+        seen = self.store.photos(base) if base else {}
         return build_dataset(
             request.photos,
             request.labels,
@@ -99,16 +110,18 @@ class LearnPlanner:
             short_side=short_side,
         )
 
-    def plan(self, dataset: PhotoDataset, config: ClassifierConfig, effort: Effort) -> LearnPlan:
+    def plan(
+        self,
+        dataset: PhotoDataset,
+        config: ClassifierConfig,
+        effort: Effort,
+        base: Version | None,
+    ) -> LearnPlan:
         """What a learn of these photos would do, with the seconds it would take."""
         training = self._training(dataset, effort)
-        known: list[str] = []
-        earlier = 0  # photos held out by earlier learns, which are asked again
-        if not self.store.is_new:
-            version = self.store.version()
-            known = version.info["classes"]
-            records = photo_records(self.store, version).values()
-            earlier = sum(record.can_be_tested for record in records)
+        known: list[str] = base.info["classes"] if base else []
+        records = photo_records(self.store, base).values()
+        earlier = sum(record.can_be_tested for record in records)  # they are asked again
         classes = sorted(set(dataset.labels))
         held_out = dataset.parts.count(TEST)
         each = seconds_per_image(config.backbone, config.device)
@@ -129,7 +142,8 @@ class LearnPlanner:
 
     def _training(self, dataset: PhotoDataset, effort: Effort) -> dict[str, Any]:
         chosen = choose_training(dataset.parts.count("train"), effort)
-        return {k: self.options.get(k, v) for k, v in chosen.items()}
+        options = {} if effort == "instant" else self.options
+        return {k: options.get(k, v) for k, v in chosen.items()}
 
     def begin(
         self,
@@ -137,9 +151,10 @@ class LearnPlanner:
         dataset: PhotoDataset,
         config: ClassifierConfig,
         request: LearnRequest,
+        base: Version | None,
     ) -> LearnJob:
         """The unfinished learn if it is this one, else a new one, written to disk."""
-        parent = None if self.store.is_new else self.store.current()
+        parent = base.number if base else None
         fingerprint = job_fingerprint(dataset, parent, request.effort)
         folder = self.store.folder
         self._config = config

@@ -1,6 +1,7 @@
 """One version of a classifier, loaded, and its answers about images."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +27,7 @@ class PredictorOutput(NamedTuple):
     logits: Tensor  # (B, C)
     strangeness: Tensor  # (B,)
     distances: Tensor  # (B, M) to the cells
+    plain: Tensor  # (B, D) features
 
 
 class Predictor:
@@ -68,7 +70,8 @@ class Predictor:
                 prediction = self.method.predict(images, plain)
         with unfit_if_it_fails():
             strangeness, distances = self.strangeness.of(plain.float())
-        return PredictorOutput(prediction.logits.float().cpu(), strangeness.cpu(), distances.cpu())
+        found = (prediction.logits.float(), strangeness, distances, plain.float())
+        return PredictorOutput(*(tensor.cpu() for tensor in found))
 
     def unknown(self, strangeness: Tensor) -> Tensor:
         """Share of held-out photos that were less strange, (B,)."""
@@ -82,28 +85,28 @@ class Predictor:
         self, inputs: Iterable[InputImage], threshold: float, batch_size: int
     ) -> list[Answer]:
         """One answer to each image, batch by batch, so that a large folder fits in memory."""
-        answers: list[Answer] = []
-        batch: list[InputImage] = []
-        for image in inputs:
-            batch.append(image)
-            if len(batch) == batch_size:
-                answers += self._answer_batch(batch, threshold)
-                batch = []
-        return answers + self._answer_batch(batch, threshold)
+        return [answer for answer, _ in self.stream(inputs, threshold, batch_size)]
 
-    def _answer_batch(self, batch: list[InputImage], threshold: float) -> list[Answer]:
-        readable = [item.image for item in batch if item.image is not None]
-        rows = iter(self._answer_fields(PhotoBatch(readable), threshold) if readable else ())
-        return [
-            Answer(item.name, error=item.error)
-            if item.image is None
-            else Answer(item.name, **next(rows))
-            for item in batch
-        ]
+    def stream(
+        self, inputs: Iterable[InputImage], threshold: float, batch_size: int
+    ) -> Iterator[tuple[Answer, Tensor | None]]:
+        """The same one by one, each with the plain feature (D,) of an image that can be read."""
+        images = iter(inputs)
+        while batch := list(islice(images, batch_size)):
+            readable = [item.image for item in batch if item.image is not None]
+            if readable:
+                output = self.predict(PhotoBatch(readable))
+                rows = zip(self._answer_fields(output, threshold), output.plain, strict=True)
+            for item in batch:
+                if item.image is None:
+                    yield Answer(item.name, error=item.error), None
+                else:
+                    fields, plain = next(rows)
+                    yield Answer(item.name, **fields), plain
 
-    def _answer_fields(self, photos: PhotoBatch, threshold: float) -> Iterable[dict[str, Any]]:
+    def _answer_fields(self, output: PredictorOutput, threshold: float) -> Iterable[dict[str, Any]]:
         """The fields of `Answer` for each photo, but for its name."""
-        output, classes = self.predict(photos), self.info["classes"]
+        classes = self.info["classes"]
         nearest = output.distances.topk(min(NEAREST, output.distances.shape[1]), largest=False)
         columns = (
             self.probabilities(output.logits),

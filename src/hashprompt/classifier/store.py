@@ -65,6 +65,7 @@ HEADER, INFO, TENSORS, PHOTOS = (
 )
 VERSION_FILES = (INFO, TENSORS, PHOTOS)
 HOLDER = ".holder.json"
+LOOK = "look"  # where in `learning/` the first step of a learn is saved
 OURS = {"learning", "versions"}  # what a folder may hold before its first version
 
 
@@ -220,14 +221,15 @@ class Store:
     ) -> Version:
         """Keep a new version and make it the current one; a kill leaves the old or the new one.
 
-        Sets number, parent, created and files of `info`, and current, newest and created of
-        `header`; the parent is the current version.
+        Sets number, created and files of `info`, and current, newest and created of `header`;
+        the parent, unless `info` names one, is the current version.
         """
         with self.lock("saving a version"):
             old = {} if self.is_new else self.header()
             self._clean()
             number = old.get("newest", 0) + 1
-            info = {**info, "number": number, "parent": old.get("current"), "created": _now()}
+            parent = info["parent"] if "parent" in info else old.get("current")
+            info = {**info, "number": number, "parent": parent, "created": _now()}
             content = tensor_bytes(tensors)
             header = {**header, "current": number, "newest": number}
             header["created"] = old.get("created") or header.get("created") or info["created"]
@@ -369,7 +371,9 @@ class Store:
 
     def drop_learning(self) -> None:
         """Remove the unfinished learn, if there is one."""
-        remove_ours(self.learning, (JOB, *(f"checkpoints/{name}" for name in CHECKPOINTS)))
+        folders = ("checkpoints", f"{LOOK}/checkpoints")
+        saved = [f"{folder}/{name}" for folder in folders for name in CHECKPOINTS]
+        remove_ours(self.learning, (JOB, *saved))
 
     def _clean(self) -> None:
         """Remove what a killed or failed commit left."""

@@ -1,5 +1,10 @@
 """One `learn`: photos become the next task of the method, and the result a new version.
 
+In two steps, each of which makes a version. The look computes plain features and describes classes
+by them, which takes seconds; then prompts are trained, from the same version and with the features
+that the look left in the cache. What training made is kept if held-out photos are right by more
+than their noise; its parent is that of the look, so that one undo takes back the whole learn.
+
 Photos of known classes get a Gaussian of their own beside the ones their class has, and train the
 shared prompts through a router of their own; a class is as likely as its likeliest Gaussian. So
 more photos of a class, the same class in another style, and new classes are one case.
@@ -8,30 +13,35 @@ more photos of a class, the same class in another style, and new classes are one
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hashprompt.classifier.calibration import calibrate, quantiles
 from hashprompt.classifier.config import ClassifierConfig, photo_stream
+from hashprompt.classifier.edits import batch_counts
 from hashprompt.classifier.evaluation import (
     TEST,
     HeldOutPhotos,
-    compare_predictions,
-    evaluate,
+    TrainingGain,
+    evaluate_version,
     photo_records,
+    predicted_by_digest,
     reopen_held_out,
 )
 from hashprompt.classifier.learn_job import LearnJob
 from hashprompt.classifier.photo_dataset import PhotoDataset
-from hashprompt.classifier.store import Store, Version
+from hashprompt.classifier.store import LOOK, Store, Version
 from hashprompt.data.dataset import ImageTable
 from hashprompt.data.streams.stream import TaskData
 from hashprompt.engine.devices import launch
 from hashprompt.engine.trainer import Trainer
+from hashprompt.methods.pipeline import Pipeline
 from hashprompt.progress import ProgressBars
+from hashprompt.storage.files import inside
+from hashprompt.terminal import Terminal
 
 # The phases of the method, as a person with photos would call them.
 PHASES = {
@@ -42,6 +52,24 @@ PHASES = {
     "statistics": "describing classes",
     "tap": "aligning classes",
 }
+
+
+@dataclass(frozen=True)
+class LearnOutcome:
+    """The version that answers after a learn, and the held-out photos it was tested on."""
+
+    version: Version
+    held_out: list[HeldOutPhotos]
+    training: str = ""  # what held-out photos said of it, if the look is what stays
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step of a learn made, not yet committed."""
+
+    info: dict[str, Any]  # of `version.json`
+    tensors: dict[str, Tensor]
+    held_out: list[HeldOutPhotos]
 
 
 class ClassifierTrainer:
@@ -67,10 +95,71 @@ class ClassifierTrainer:
         self.labels = torch.tensor([ids[label] for label in dataset.labels], dtype=torch.int64)
         self.is_test = torch.tensor([part == TEST for part in dataset.parts], dtype=torch.bool)
 
-    def run(self, quiet: bool) -> tuple[Version, list[HeldOutPhotos]]:
-        """Learn, evaluate, calibrate and commit; what was going on before is taken up."""
+    def run(self, quiet: bool) -> LearnOutcome:
+        """Look, then train; what was going on before is taken up where it stood."""
+        look = self._look_before()
+        if look is None:
+            done = self._learn({**self.job.training, "epochs": 0}, LOOK, quiet)
+            look = self._commit(done)
+            if not quiet and done.info["is_look"] and self.job.training["epochs"]:
+                Terminal(stderr=True).print(f"Version {look.number} answers already.")
+        if look.info["is_look"] and self.job.training["epochs"]:
+            outcome = self._train(look, quiet)
+        else:
+            outcome = LearnOutcome(look, self._as_looked(look))
+        self.store.drop_learning()
+        return outcome
+
+    def _look_before(self) -> Version | None:
+        """The version that the look of this learn made, before it was killed."""
+        current = None if self.store.is_new else self.store.version()
+        return current if current and current.info.get("job") == self.job.fingerprint else None
+
+    def _as_looked(self, look: Version) -> list[HeldOutPhotos]:
+        """Held-out photos with what the look predicted for them."""
+        records = photo_records(self.store, look)
+        found = []
+        for photos in self._held_out[0]:
+            predicted = [records[digest].predicted for digest in photos.digests]
+            assert None not in predicted
+            found.append(replace(photos, predicted=tuple(p for p in predicted if p is not None)))
+        return found
+
+    def _train(self, look: Version, quiet: bool) -> LearnOutcome:
+        """Train prompts, and commit what that made if held-out photos say that it pays."""
+        most = TrainingGain.at_most(look.info["accuracy"])
+        if not most.pays:
+            told = (
+                f"Prompts are not trained: the first look is wrong on {most.gained} of "
+                f"{most.tested} held-out photos, too few to tell whether training pays."
+            )
+            return LearnOutcome(look, self._as_looked(look), told)
+        done = self._learn(self.job.training, "", quiet)
+        gain = TrainingGain.between(photo_records(self.store, look), done.held_out)
+        if not gain.pays:
+            told = (
+                f"Training prompts did not pay: of {gain.tested} held-out photos it put "
+                f"{gain.gained} right and {gain.lost} wrong, which is within their noise. The "
+                "first look stays."
+            )
+            return LearnOutcome(look, self._as_looked(look), told)
+        seconds = Counter(look.info["seconds"])
+        seconds.update(done.info["seconds"])
+        done.info["seconds"] = {k: round(v, 2) for k, v in seconds.items()}
+        done.info["total_seconds"] = round(
+            look.info["total_seconds"] + done.info["total_seconds"], 2
+        )
+        return LearnOutcome(self._commit(done), done.held_out)
+
+    def _learn(self, training: dict[str, Any], place: str, quiet: bool) -> Step:
+        """The next task of the method from the parent version, evaluated and calibrated.
+
+        Args:
+            training: options of this step.
+            place: where in `learning/` it is saved.
+        """
         started = time.perf_counter()
-        trainer = self._trainer(quiet)
+        trainer = self._trainer(training, place, quiet)
         if self.parent:
             trainer.start_from(self.store.tensors(self.parent), len(self.parent_info["batches"]))
         log = trainer.fit()
@@ -82,13 +171,14 @@ class ClassifierTrainer:
                 seconds[PHASES[entry["phase"]]] += entry["seconds"]
         info["seconds"] = {k: round(v, 2) for k, v in seconds.items()}
         info["total_seconds"] = round(time.perf_counter() - started, 2)
-        version = self.store.commit(
-            self.job.header, info, trainer.method.state_dict(), self._records(held_out)
-        )
-        self.store.drop_learning()
-        return version, held_out
+        return Step(info, trainer.method.state_dict(), held_out)
 
-    def _trainer(self, quiet: bool) -> Trainer:
+    def _commit(self, step: Step) -> Version:
+        info = {**step.info, "parent": self.job.parent}
+        records = self._records(step.held_out)
+        return self.store.commit(self.job.header, info, step.tensors, records)
+
+    def _trainer(self, training: dict[str, Any], place: str, quiet: bool) -> Trainer:
         train = self._table(~self.is_test)
         empty = train.select(torch.zeros(0, dtype=torch.int64))
         past = [
@@ -99,12 +189,12 @@ class ClassifierTrainer:
         stream = photo_stream((*past, TaskData(len(past), classes, train, empty)))
         config = self.config
         return Trainer(
-            config.make_method(self.job.training),
+            config.make_method(training),
             stream,
             config.backbone,
             config.run_options,
             launch(config.run_options),
-            self.store.learning,
+            inside(self.store.learning, place) if place else self.store.learning,
             config.seed,
             () if quiet else (ProgressBars(PHASES),),
             f"hashprompt learn {self.store.folder} --resume",
@@ -117,22 +207,11 @@ class ClassifierTrainer:
 
     def _evaluate(self, trainer: Trainer) -> tuple[dict[str, Any], list[HeldOutPhotos]]:
         """`version.json`, but for seconds, and the held-out photos with their predictions."""
-        held_out, notes = self._held_out()
-        info = self._info(trainer, notes)
-        with trainer.callbacks.running(1, 0):
-            tables = [photos.table for photos in held_out]
-            logits, strangeness = evaluate(trainer.evaluator, tables, trainer.callbacks)
-        predicted = logits.argmax(1).split([len(table) for table in tables])
-        held_out = [
-            replace(photos, predicted=tuple(ids.tolist()))
-            for photos, ids in zip(held_out, predicted, strict=True)
-        ]
-        labels = torch.cat([torch.zeros(0, dtype=torch.int64), *(t.labels for t in tables)])
-        before = self.parent_info.get("temperature")
-        info["temperature"], info["calibration"] = calibrate(logits, labels, before)
-        info["distances"] = quantiles(strangeness) or self.parent_info.get("distances", [])
-        return {**info, **compare_predictions(held_out, self.classes)}, held_out
+        held_out, notes = self._held_out
+        tested, photos = evaluate_version(trainer, held_out, self.classes, self.parent_info)
+        return {**self._info(trainer, notes), **tested}, photos
 
+    @cached_property
     def _held_out(self) -> tuple[list[HeldOutPhotos], list[str]]:
         """Held-out photos of earlier learns and of this one, and notes for the user."""
         earlier, notes = reopen_held_out(self.parent_records, self.config.short_side)
@@ -146,21 +225,28 @@ class ClassifierTrainer:
         """What `version.json` says before the version was evaluated."""
         dataset, parent = self.dataset, self.parent_info
         learned = torch.unique(self.labels[~self.is_test]).tolist()
+        method = trainer.method
+        assert isinstance(method, Pipeline)
         return {
             "job": self.job.fingerprint,
             "source": dataset.name,
             "classes": self.classes,
             "integer_labels": dataset.integer_labels and parent.get("integer_labels", True),
             "batches": [*parent.get("batches", []), learned],
+            "batch_counts": [*batch_counts(parent), self._learned_counts(learned)],
             "batch_names": [*parent.get("batch_names", []), dataset.name],
             "images": self._counts(),
-            "training": self.job.training,
-            "usage": trainer.method.usage(),
-            "sizes": trainer.method.sizes(),
+            "is_look": method.has_prompts and not method.trains_prompts,
+            "training": {k: getattr(method.config, k, v) for k, v in self.job.training.items()},
+            "usage": method.usage(),
+            "sizes": method.sizes(),
             "notes": notes,
-            "temperature": 1.0,
-            "distances": [],
         }
+
+    def _learned_counts(self, classes: Sequence[int]) -> list[int]:
+        """Training photos of classes in this learn."""
+        counts = Counter(self.labels[~self.is_test].tolist())
+        return [counts[label] for label in classes]
 
     def _counts(self) -> dict[str, list[int]]:
         """Training and held-out photos of each class so far."""
@@ -172,9 +258,7 @@ class ClassifierTrainer:
 
     def _records(self, held_out: Sequence[HeldOutPhotos]) -> dict[str, list[Any]]:
         """`photos.json`: hashes of all photos so far; paths and answers of held-out ones."""
-        predicted: dict[str, int] = {}
-        for photos in held_out:
-            predicted.update(zip(photos.digests, photos.predicted, strict=True))
+        predicted = predicted_by_digest(held_out)
         records: dict[str, list[Any]] = {
             digest: [*record[:3], predicted.get(digest, record.predicted)]
             for digest, record in self.parent_records.items()

@@ -1,4 +1,4 @@
-"""`hashprompt learn`, `predict`, `history`, `undo`, `diff`, `export`: classify own photos."""
+"""`hashprompt learn`, `predict`, `history`, `undo`, `rename` and others: classify own photos."""
 
 import sys
 import unicodedata
@@ -55,6 +55,9 @@ def learn(
         Path | None,
         typer.Option(help="Photos to test with; without it a fifth of each class is held out."),
     ] = None,
+    instant: Annotated[
+        bool, typer.Option("--instant", help="Only look at the photos; do not train.")
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Train for a shorter time.")] = False,
     best: Annotated[bool, typer.Option("--best", help="Train for a longer time.")] = False,
     plan: Annotated[
@@ -97,14 +100,17 @@ def learn(
 
     `hashprompt learn birds/ photos/2026-06/ --plan` · what would be done, in how much time
 
+    `hashprompt learn birds/ photos/2026-06/ --instant` · in seconds, without training
+
     `hashprompt learn birds/ --resume` · after a crash
     """
     _refuse_both("--quick", quick, "--best", best)
+    _refuse_both("--instant", instant, "--quick or --best", quick or best)
     _refuse_both("--resume", resume, "--discard", discard)
     _refuse_both("--report", report is not None, "--no-report", no_report)
     if photos is None and (plan or not resume):
         raise UserError(f"Say what to learn: hashprompt learn {model} PHOTOS")
-    effort: Effort = "quick" if quick else "best" if best else "normal"
+    effort: Effort = "instant" if instant else "quick" if quick else "best" if best else "normal"
     how: Literal["stop", "skip"] = "skip" if unreadable is Unreadable.SKIP else "stop"
     names = dict(split_pair(item, "--rename", "OLD=NEW") for item in rename or ())
     classifier = _new_or_existing(model, backbone, parse_settings(set_))
@@ -124,11 +130,7 @@ def learn(
             quiet=quiet,
         )
 
-    done = _asking(carry_out, names)
-    if as_json:
-        print_json(done.to_dict())
-    else:
-        print_text(done.text())
+    _print_done(_asking(carry_out, names), as_json)
 
 
 def predict(
@@ -176,6 +178,56 @@ def predict(
         raise typer.Exit(1)
 
 
+def sort(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="MODEL INBOX", help="With --new no MODEL."),
+    ],
+    into: Annotated[Path, typer.Option(help="The folder to sort into, new or existing.")],
+    new: Annotated[
+        bool, typer.Option("--new", help="Without a classifier: only groups of likeness.")
+    ] = False,
+    sure: Annotated[
+        float, typer.Option(min=0, max=1, help="Less sure photos go to unsure/.")
+    ] = 0.7,
+    unknown_threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Call an image unknown above this score.")
+    ] = 0.95,
+    copy: Annotated[bool, typer.Option("--copy", help="Put copies instead of links.")] = False,
+    move: Annotated[
+        bool, typer.Option("--move", help="Remove photos from INBOX once they are put.")
+    ] = False,
+    backbone: Annotated[
+        str | None, typer.Option("--backbone", "-b", help="See `backbones`, or FILE.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Sort photos into folders of classes; unknown ones into groups of likeness.
+
+    Photos stay where they are: the folders hold links to them, or copies. Killed, the same command
+    goes on. An image that cannot be read stays; then the exit code is 1.
+
+    `hashprompt sort birds/ inbox/ --into sorted/` · then put right what is wrong, and learn sorted/
+
+    `hashprompt sort --new inbox/ --into sorted/` · no classifier yet: give the groups names
+    """
+    if len(folders) != (1 if new else 2):
+        wanted = "--new INBOX" if new else "MODEL INBOX"
+        raise UserError(f"Give {wanted}: hashprompt sort {wanted} --into FOLDER")
+    if new:
+        from hashprompt.classifier import group_photos
+
+        done = group_photos(folders[0], into, backbone, copy, move, quiet)
+    else:
+        done = _existing(folders[0], backbone).sort(
+            folders[1], into, sure, unknown_threshold, copy, move, quiet
+        )
+    _print_done(done, as_json)
+    if done.unreadable:
+        raise typer.Exit(1)
+
+
 def history(model: Model, as_json: AsJson = False) -> None:
     """List the versions: what was learned when, accuracy, classes, size."""
 
@@ -197,7 +249,7 @@ def history(model: Model, as_json: AsJson = False) -> None:
             "→" if row["current"] else "",
             str(row["version"]),
             f"{datetime.fromisoformat(row['created']).astimezone():%Y-%m-%d %H:%M}",
-            row["source"],
+            f"{row['source']} (look)" if row["is_look"] else row["source"],
             str(len(row["new_classes"])),
             str(len(row["known_classes"])),
             str(row["classes"]),
@@ -207,7 +259,9 @@ def history(model: Model, as_json: AsJson = False) -> None:
             style="bold" if row["current"] else None if row["version"] in line else "dim",
         )
     console.print(table)
-    undone = [row["version"] for row in rows if row["version"] not in line]
+    # A first look that training went beyond was never undone.
+    left = [row for row in rows if row["version"] not in line and not row["is_look"]]
+    undone = [row["version"] for row in left]
     if undone:
         print_line(
             f"Undone, but kept: {_listed(undone)}; hashprompt undo {model} --to {undone[-1]}"
@@ -222,7 +276,7 @@ def undo(
         int | None, typer.Option(help="Any version in `history`; default: the one before.")
     ] = None,
 ) -> None:
-    """Go back to the version before the last learn, exactly, or to any other.
+    """Go back to the version before the last learn or edit, exactly, or to any other.
 
     Nothing is deleted: the version that is left stays in `history`.
     """
@@ -233,12 +287,44 @@ def undo(
     left = store.current()
     version = store.go_to(to)
     known = len(version.info["classes"])
-    print_line(
-        f"{model} is version {version.number} now (learned {version.info['source']}, knows "
-        f"{known} classes)."
-    )
+    what = version.info.get("edit") or f"learned {version.info['source']}"
+    print_line(f"{model} is version {version.number} now ({what}, knows {known} classes).")
     if left != version.number:
         print_line(f"Version {left} is kept: hashprompt undo {model} --to {left}")
+
+
+def rename(
+    model: Model,
+    old: Annotated[str, typer.Argument(metavar="OLD", help="A class.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")],
+    as_json: AsJson = False,
+) -> None:
+    """Give a class another name."""
+    _print_done(_existing(model).rename(old, new), as_json)
+
+
+def merge(
+    model: Model,
+    classes: Annotated[list[str], typer.Argument(metavar="CLASSES…", help="Two or more.")],
+    into: Annotated[str, typer.Option(help="Name of the one class; may be one of them.")],
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make one class of several.
+
+    `hashprompt merge birds/ "house sparrow" "tree sparrow" --into sparrow`
+    """
+    _print_done(_existing(model).merge(classes, into, quiet), as_json)
+
+
+def forget(
+    model: Model,
+    name: Annotated[str, typer.Argument(metavar="CLASS", help="A class.")],
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Know a class no longer; says what stays of it."""
+    _print_done(_existing(model).forget(name, quiet), as_json)
 
 
 def diff(
@@ -301,7 +387,10 @@ def export(
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the program."""
-    for command in (learn, predict, history, undo, diff, export):
+    for command in (
+        *(learn, predict, sort, history, undo, diff),
+        *(rename, merge, forget, export),
+    ):
         app.command(rich_help_panel="Own photos")(command)
 
 
@@ -360,6 +449,14 @@ def _refuse_both(first: str, one: bool, second: str, other: bool) -> None:
 
 
 # Printing. -----------------------------------------------------------------------------------
+
+
+def _print_done(done: Any, as_json: bool) -> None:
+    """What a classifier says it did."""
+    if as_json:
+        print_json(done.to_dict())
+    else:
+        print_text(done.text())
 
 
 def _show_answers(answers: "Sequence[Answer]", top: int) -> None:

@@ -154,7 +154,7 @@ class Trainer:
             self._advance(data.index, 0)
         phases = self.method.phases(task)
         for number in range(self.position.phase, len(phases)):
-            self._carry_out(phases[number], data)
+            self.carry_out(phases[number], data)
             self._advance(data.index, number + 1)
         self.clock.start(data.index, "evaluate")
         self.method.end_task(task)
@@ -173,7 +173,8 @@ class Trainer:
             self.callbacks.on_message(f"Task {task + 1}: {remark}")
         self.log["remarks"].append({"task": task, "text": remark})
 
-    def _carry_out(self, phase: Phase, data: TaskData) -> None:
+    def carry_out(self, phase: Phase, data: TaskData) -> None:
+        """Do what one phase says, from the current position."""
         self.clock.start(data.index, phase.name)
         seed_everything(self.seed, data.index, phase.name)
         if phase.work is not None:

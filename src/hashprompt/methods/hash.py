@@ -45,11 +45,18 @@ class Hash(SharedPool):
         self.meter.zero_()
 
     def end_task(self, task: TaskView) -> None:
-        self._routing = describe_routing(self.decisions_about(task), task.labels, self.config.delta)
+        if self.trains_prompts:
+            decided = self.decisions_about(task)
+            self._routing = describe_routing(decided, task.labels, self.config.delta)
         super().end_task(task)
         if self.config.history == "step":
             self.penalties[task.index] = self._penalty()
         self.history.commit()
+
+    def keep_tasks(self, tasks: Tensor) -> None:
+        super().keep_tasks(tasks)
+        self.history.select(tasks)
+        self.penalties = self.penalties[tasks]
 
     # HDR. ----------------------------------------------------------------------------------
 
@@ -85,7 +92,7 @@ class Hash(SharedPool):
         injection = self.inject(tokens, None, batch.plain, decisions)
         losses = self.wtp_losses(self.backbone.encode(tokens, injection), batch.labels, task)
         routing = Routing(*(torch.cat(each, dim=1) for each in zip(*decisions, strict=True)))
-        if self.config.distil and task.index:
+        if self.config.distil and len(self.old_pool):
             moved = self.distillation(tokens, batch.plain, task.index)
             losses["distil"] = self.config.distil * moved
         if self.config.even_use:

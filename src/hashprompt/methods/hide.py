@@ -32,6 +32,10 @@ class Hide(PromptPipeline):
         super().begin_task(task)
         self.prompts.add()
 
+    def keep_tasks(self, tasks: Tensor) -> None:
+        super().keep_tasks(tasks)
+        self.prompts.select(tasks)
+
     def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
         if task is not None and self.config.batchwise_prompt:
             task = shared_task(task)

@@ -113,6 +113,15 @@ class Pipeline(Method):
         return []
 
     @property
+    def trains_prompts(self) -> bool:
+        """Whether tasks get prompts from now on; without, they are told by plain features."""
+        return False
+
+    def keep_tasks(self, tasks: Tensor) -> None:
+        """Keep what these tasks (n,) have of their own, and nothing of the others."""
+        self._discriminants = {}
+
+    @property
     def final_stats(self) -> ClassGaussians:
         """The Gaussians that the final head stands on."""
         return self.prompted_stats if self.has_prompts else self.plain_stats
@@ -146,16 +155,19 @@ class Pipeline(Method):
             if not first:
                 rate = config.tii_align_lr * rate
                 phases.append(self._alignment("tii-align", self.tii, self.plain_stats, rate))
-        phases += self.prompt_phases(task)
+        phases += self.prompt_phases(task) if self.trains_prompts else []
         if self.has_prompts:
             phases.append(
                 Phase("statistics", work=lambda: self._describe(task, self.prompted_stats))
             )
         # Without prompts there is no other training of the head, so the first task needs it too.
-        align = not (first and self.has_prompts)
-        if align and (config.align == "sgd" or "head" in config.voters):
-            phases.append(self._alignment("tap", self.head, self.final_stats, config.align_lr))
-        return phases
+        return phases if first and self.trains_prompts else [*phases, *self.head_alignment()]
+
+    def head_alignment(self) -> list[Phase]:
+        """The phase that aligns the head with the Gaussians there are, if answers ask the head."""
+        if self.config.align == "sgd" or "head" in self.config.voters:
+            return [self._alignment("tap", self.head, self.final_stats, self.config.align_lr)]
+        return []
 
     def end_task(self, task: TaskView) -> None:
         self._discriminants = {}
@@ -163,6 +175,9 @@ class Pipeline(Method):
     def _describe(self, task: TaskView, stats: ClassGaussians) -> None:
         """Append the Gaussian of every class of the task."""
         plain = stats is self.plain_stats
+        if not plain and not self.trains_prompts:
+            stats.append(self.plain_stats, len(stats))  # see `plain_tasks`
+            return
         embed = self.backbone.embed
         features = task.features() if plain else task.map(lambda x: self.prompted(embed(x), None))
         stats.add(features, task.labels, task.classes)
@@ -197,7 +212,7 @@ class Pipeline(Method):
             target,
             self.cells.label,
             samples=config.align_samples or default,
-            batches=old if is_tii or self.has_prompts else len(self.cells.task),
+            batches=old if is_tii or self.trains_prompts else len(self.cells.task),
             epochs=config.align_epochs,
             lr=lr,
         )
@@ -209,7 +224,7 @@ class Pipeline(Method):
         plain = self.backbone.encode(tokens) if plain is None else plain
         scores = self._plain_scores(plain)
         task, guess = self.infer_task(plain, scores)
-        features = self.prompted(tokens, task, plain)
+        features = self._final_features(tokens, plain, task)
         if self.config.align == "sgd":
             logits = self.head(features)
         else:
@@ -218,6 +233,25 @@ class Pipeline(Method):
             votes = self.head(features) if voter == "head" else self.cells.to_classes(scores)
             logits = logits.log_softmax(1) + votes.log_softmax(1)
         return Prediction(logits, task, guess)
+
+    def plain_tasks(self) -> Tensor:
+        """Which tasks (T,) were learned without prompts: their Gaussians are the plain ones."""
+        plain = torch.ones(int(self.cells.task.max()) + 1, dtype=torch.bool, device=self.device)
+        described = len(self.prompted_stats)
+        same = torch.zeros(len(self.cells.task), dtype=torch.bool, device=self.device)
+        same[:described] = (self.prompted_stats.means == self.plain_stats.means[:described]).all(1)
+        plain[self.cells.task[~same]] = False
+        return plain
+
+    def _final_features(self, tokens: Tensor, plain: Tensor, task: Tensor) -> Tensor:
+        """(B, D) under the prompts of each image's task (B,); plain (B, D) where it has none."""
+        without = self.plain_tasks()[task]
+        if not without.any():
+            return self.prompted(tokens, task, plain)
+        features, rows = plain.clone(), (~without).nonzero()[:, 0]
+        if len(rows):
+            features[rows] = self.prompted(tokens[rows], task[rows], plain[rows]).to(features)
+        return features
 
     def _plain_scores(self, plain: Tensor) -> Tensor:
         """Scores of the cells (B, M) for plain features; empty (B, 0) where nobody asks."""
@@ -256,6 +290,10 @@ class PromptPipeline(Pipeline):
     """The pipeline with prompts that are trained with the head on each task."""
 
     config: PromptConfig
+
+    @property
+    def trains_prompts(self) -> bool:
+        return self.config.epochs > 0
 
     def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
         """The prompts of embedded images (B, N, D); `task` as in :meth:`prompted`."""

@@ -2,8 +2,8 @@
 
 What the paper adds to it, a memory of the experts' use, is in `hash.py`. What keeps statistics of
 old classes true while the pool moves is here, and is ours: they follow the features (`drift`), the
-pool in use follows the trained one part of the way (`deploy`), and features are held where they were
-(`distil`).
+pool in use follows the trained one part of the way (`deploy`), and features are held where they
+were (`distil`).
 """
 
 from dataclasses import replace
@@ -49,7 +49,7 @@ class SharedPool(PromptPipeline):
             self.before: Tensor  # (N, T − 1, D) features under old routers before the pool moves
             self.keeps = tuple(name for name in self.keeps if name != "prompted_stats.")
         if config.deploy < 1:
-            self.register_buffer("trained", torch.zeros_like(self.pool.prompts))
+            self.register_buffer("trained", self.pool.prompts.detach().clone())
             self.trained: Tensor  # the pool in training, while another one is in use
         if config.deploy < 1 or config.distil:
             self.register_buffer("old_pool", self.pool.prompts.detach()[:0].clone())
@@ -60,6 +60,15 @@ class SharedPool(PromptPipeline):
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
         self.routers.add(copy_last=self.config.router_next == "copy")
+
+    def end_task(self, task: TaskView) -> None:
+        super().end_task(task)
+        if "old_pool" in self._buffers:
+            self.old_pool = self.old_pool[:0]
+
+    def keep_tasks(self, tasks: Tensor) -> None:
+        super().keep_tasks(tasks)
+        self.routers.select(tasks)
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.pool.prompts, self.routers.current]
@@ -151,7 +160,7 @@ class SharedPool(PromptPipeline):
     def prompt_phases(self, task: TaskView) -> list[Phase]:
         (phase,) = super().prompt_phases(task)
         phase = replace(phase, plain=self.config.router_input == "plain")
-        config, first = self.config, task.index == 0
+        config, first = self.config, bool(self.plain_tasks()[: task.index].all())
         follows, damped = config.drift != "ignore" and not first, config.deploy < 1
         around = {
             "router-input": (first and self.router_input.needs_statistics, self._fit_router_input),
@@ -178,10 +187,9 @@ class SharedPool(PromptPipeline):
     def _deploy(self, task: TaskView) -> None:
         """Let the pool in use follow the one just trained, a part of the way."""
         self.trained = self.pool.prompts.detach().clone()
-        if task.index:
+        if len(self.old_pool):
             step = self.config.deploy * (self.trained - self.old_pool)
             self.pool.prompts.data = self.old_pool + step
-            self.old_pool = self.old_pool[:0]
 
     def distillation(self, tokens: Tensor, plain: Tensor | None, tasks: int) -> Tensor:
         """How far features under a random old router have moved, over the variance of old ones.
@@ -226,7 +234,7 @@ class SharedPool(PromptPipeline):
         if self.config.drift == "affine" and self.config.drift_ridge_by == "classes":
             last = self.before[:, -1], after[:, -1], task.labels.to(self.device)
             ridge = ridge_for_other_classes(*last, RIDGES)
-        for old in range(task.index):
+        for old in (~self.plain_tasks()[: task.index]).nonzero()[:, 0].tolist():
             drift = Drift(self.before[:, old], after[:, old], ridge)
             for cell in (self.cells.task == old).nonzero()[:, 0].tolist():
                 self.prompted_stats.move(cell, drift)

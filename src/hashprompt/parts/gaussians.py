@@ -81,6 +81,44 @@ class ClassGaussians(nn.Module):
         for name in cells[0] if cells else ():
             grow_buffer(self, name, torch.stack([cell[name] for cell in cells]))
 
+    def append(self, other: "ClassGaussians", first: int) -> None:
+        """Append the cells of another, of the same storage, from number `first` on."""
+        for name, rows in other.named_buffers():
+            grow_buffer(self, name, rows[first:])
+
+    def regroup(self, groups: Sequence[Sequence[int]], counts: Tensor) -> None:
+        """One cell for each group of cells: a single cell as it is, several pooled.
+
+        Args:
+            groups: G of them.
+            counts: (M,) images that each cell describes.
+        """
+        buffers = dict(self.named_buffers())
+        rows = {name: [tensor[group[0]] for group in groups] for name, tensor in buffers.items()}
+        for place, group in enumerate(groups):
+            if len(group) > 1:
+                for name, row in self._pooled(list(group), counts).items():
+                    rows[name][place] = row
+        for name, values in rows.items():
+            setattr(self, name, torch.stack(values))
+
+    def _pooled(self, cells: list[int], counts: Tensor) -> dict[str, Tensor]:
+        """The cell of all images of these: what `_describe` would give of their features.
+
+        S = Σ_i [(n_i − 1) Σ_i + n_i (μ_i − μ)(μ_i − μ)ᵀ]; exact as far as the storage is.
+        """
+        if self.storage == "multi-centroid":
+            raise ValueError("centres of several cells cannot be pooled")
+        n, means = exact(counts[cells]), exact(self.means[cells])
+        mean = n @ means / n.sum()
+        within = exact(self.covariances(cells)) - JITTER * torch.eye(self.dim).to(means)
+        centred = means - mean
+        scatter = torch.einsum("c,cij->ij", (n - 1).clamp(min=1), within)
+        scatter += (n[:, None] * centred).mT @ centred
+        covariance = scatter / (n.sum() - 1).clamp(min=1)
+        rows = {"means": mean, **self._spread(covariance)}
+        return {name: row.to(self.means) for name, row in rows.items()}
+
     def _describe(self, features: Tensor) -> dict[str, Tensor]:
         """Rows of the buffers for the cell of these features (n, D)."""
         mean = features.mean(0)
@@ -90,14 +128,19 @@ class ClassGaussians(nn.Module):
         divisor = max(len(features) - 1, 1)
         if self.storage == "variance":
             return {"means": mean, "spread": centred.square().sum(0) / divisor + JITTER}
-        covariance = centred.T @ centred / divisor
+        return {"means": mean, **self._spread(centred.T @ centred / divisor)}
+
+    def _spread(self, covariance: Tensor) -> dict[str, Tensor]:
+        """Rows of the buffers, but for the mean, for a covariance (D, D)."""
+        if self.storage == "variance":
+            return {"spread": covariance.diagonal() + JITTER}
         if self.storage == "covariance":
             eye = torch.eye(self.dim, device=covariance.device)
-            return {"means": mean, "spread": covariance + JITTER * eye}
-        values, vectors = (x.to(mean) for x in torch.linalg.eigh(capable(covariance)))
+            return {"spread": covariance + JITTER * eye}
+        values, vectors = (x.to(covariance) for x in torch.linalg.eigh(capable(covariance)))
         factor = vectors[:, -self.rank :] * values[-self.rank :].clamp(min=0).sqrt()
         rest = (covariance.diagonal() - factor.square().sum(1)).clamp(min=0) + JITTER
-        return {"means": mean, "spread": factor, "rest": rest}
+        return {"spread": factor, "rest": rest}
 
     def _centroids(self, features: Tensor) -> dict[str, Tensor]:
         found = k_means(features, self.centroids, starts=1)
@@ -123,16 +166,18 @@ class ClassGaussians(nn.Module):
         elif self.storage == "multi-centroid":
             self.rest[cell] = drift.points(self.rest[cell])
 
-    def covariances(self) -> Tensor:
-        """Dense covariance of every cell, (M, D, D)."""
+    def covariances(self, cells: list[int] | slice = slice(None)) -> Tensor:
+        """Dense covariance of every cell, or of some, (M, D, D)."""
+        spread = self.spread[cells]
         if self.storage == "covariance":
-            return self.spread
+            return spread
         if self.storage == "variance":
-            return torch.diag_embed(self.spread)
+            return torch.diag_embed(spread)
         if self.storage == "low-rank":
-            return self.spread @ self.spread.mT + torch.diag_embed(self.rest)
-        around = (self.rest - self.means[:, None]) * self.shares[..., None].sqrt()
-        within = (self.spread * self.shares[..., None]).sum(1)
+            return spread @ spread.mT + torch.diag_embed(self.rest[cells])
+        shares = self.shares[cells][..., None]
+        around = (self.rest[cells] - self.means[cells][:, None]) * shares.sqrt()
+        within = (spread * shares).sum(1)
         return around.mT @ around + torch.diag_embed(within)
 
     def sampler(self, classes: Tensor | None = None, jitter: float = 0.0) -> "GaussianSampler":

@@ -1,10 +1,12 @@
 """Classifiers that grow: the linear head and the task-identity network."""
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hashprompt.parts.growing import grow_parameter
+from hashprompt.parts.growing import grow_parameter, regrouped
 
 
 class GrowingLinear(nn.Module):
@@ -25,6 +27,12 @@ class GrowingLinear(nn.Module):
         rows = nn.init.trunc_normal_(torch.empty(new, self.weight.shape[1]), std=0.02)
         grow_parameter(self, "weight", rows)
         grow_parameter(self, "bias", torch.zeros(new))
+
+    def regroup(self, groups: Sequence[Sequence[int]], weights: Tensor) -> None:
+        """One output for each group of outputs, as `regrouped` does it with weights (C,)."""
+        for name in ("weight", "bias"):
+            rows = regrouped(getattr(self, name).detach(), groups, weights)
+            setattr(self, name, nn.Parameter(rows))
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, D) -> (B, C)."""

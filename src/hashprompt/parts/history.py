@@ -32,6 +32,10 @@ class UsageHistory(nn.Module):
         grow_buffer(self, "by_task", self.pending[None])
         self.pending = torch.zeros_like(self.pending)
 
+    def select(self, tasks: Tensor) -> None:
+        """Keep the counts of these tasks (n,) alone."""
+        self.by_task = self.by_task[tasks]
+
     def counts(self, live: bool = False) -> Tensor:
         """H (S, N); `live` adds the counts of the running task."""
         total = self.by_task.sum(0)

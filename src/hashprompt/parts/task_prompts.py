@@ -39,6 +39,12 @@ class TaskPrompts(TaskSlots):
             self.current.data.copy_(self._mixed().detach())  # what was trained is what is kept
         super().add(copy_last)
 
+    def select(self, tasks: Tensor) -> None:
+        super().select(tasks)
+        if len(self.frozen) and self.momentum:  # e_t, such that p_t stays
+            m = self.momentum
+            self.current.data = (self.current.data - m * self.frozen.mean(0)) / (1 - m)
+
     def _mixed(self) -> Tensor:
         """p_t of the newest task, (blocks, 2, L, D)."""
         m = self.momentum

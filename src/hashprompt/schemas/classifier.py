@@ -93,6 +93,10 @@ class VersionInfo(Schema):
     ]
     seconds: dict[str, Seconds]
     total_seconds: Seconds
+    # Not in older files:
+    is_look: bool = False  # of the first step of a learn: prompts were not trained
+    batch_counts: list[list[Count]] | None = None  # training photos, beside `batches`
+    edit: str | None = None  # what was done to the version before, if nothing was learned
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -103,6 +107,9 @@ class VersionInfo(Schema):
             raise ValueError("`parent` is not an earlier version")
         if len(self.batches) != len(self.batch_names):
             raise ValueError("`batch_names` has other learns than `batches`")
+        counts_of = self.batches if self.batch_counts is None else self.batch_counts
+        if [*map(len, counts_of)] != [*map(len, self.batches)]:
+            raise ValueError("`batch_counts` has other classes than `batches`")
         if any(label >= len(classes) for batch in self.batches for label in batch):
             raise ValueError("`batches` has a class that is not there")
         if self.images.keys() != classes or self.accuracy.keys() != classes:
@@ -130,12 +137,31 @@ class Job(Schema):
     parent: Positive | None
     source: str | None
     test: str | None
-    effort: Literal["quick", "normal", "best"]
+    effort: Literal["instant", "quick", "normal", "best"]
     rename: dict[str, str]
     unreadable: Literal["stop", "skip"]
     header: Fixed
     training: Values
     fingerprint: str
+
+
+class SortJob(Schema):
+    """`.sorting/job.json`: what an unfinished sort does."""
+
+    inbox: str
+    model: str | None
+    version: Positive | None
+    copies: bool
+    move: bool
+    sure: float
+    unknown_threshold: float
+    first_group: Count
+
+
+class SortedFolder(Schema):
+    """`.sorted.json`: folders among sorted ones that are no classes."""
+
+    no_classes: list[str]
 
 
 class Holder(Schema):

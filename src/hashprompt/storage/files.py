@@ -179,6 +179,34 @@ def copy_file(source: Path, target: Target) -> None:
         os.fsync(new.fileno())
 
 
+def place_file(source: Path, target: Target, copy: bool = False) -> None:
+    """Put a regular file under a second name, complete or not at all: a link to it, or a copy.
+
+    Args:
+        source: stays as it is; of a link, the file behind it is meant.
+        copy: make a copy also where a hard link is possible.
+
+    Raises:
+        OSError: also if the name is taken.
+    """
+    make_folder(Target(target.parent))
+    _check_regular(source, os.stat(source), None)
+    if not copy:
+        with suppress(OSError):  # on another disk, or one that knows no links
+            os.link(os.path.realpath(source), target)
+            return
+    temporary = temporary_name(target)
+    try:
+        copy_file(source, temporary)
+        status = os.stat(source)
+        os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, "the name is taken", str(target))
+        os.rename(temporary, target)
+    finally:
+        remove_file(temporary)
+
+
 def rename(old: Target, new: Target) -> None:
     """Give a file or folder another name; a file that has it is replaced."""
     os.replace(old, new)

@@ -1,5 +1,7 @@
 """A contact sheet: some images of every class on one page, to look at with one's own eyes."""
 
+from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 
 import matplotlib
@@ -13,6 +15,7 @@ from hashprompt.texts import visible
 
 CELL, GAP, LABEL, HEAD = 96, 6, 210, 52  # pixels
 MOST_CLASSES, TRAIN, TEST = 24, 6, 2
+PHOTO, COLUMNS = 160, 6  # of a sheet of photos
 INK, GROUND, FAINT = (20, 20, 20), (255, 255, 255), (120, 120, 120)
 
 
@@ -25,9 +28,7 @@ def contact_sheet(source: Source) -> Image.Image:
     height = HEAD + len(chosen) * (CELL + GAP)
     page = Image.new("RGB", (width, height), GROUND)
     draw = ImageDraw.Draw(page)
-    # Ships with matplotlib and knows Latin, Greek and Cyrillic letters.
-    font = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
-    large, small = (ImageFont.truetype(font, size) for size in (14, 11))
+    large, small = _font(14), _font(11)
     title = f"{source.name}: {len(chosen)} of {len(present)} classes"
     draw.text((GAP, GAP), visible(title), INK, large)
     for x, heading in ((LABEL, "training"), (LABEL + TRAIN * (CELL + GAP) + 2 * GAP, "test")):
@@ -46,6 +47,28 @@ def contact_sheet(source: Source) -> Image.Image:
     return page
 
 
+def photo_sheet(title: str, images: Sequence[Tensor]) -> bytes:
+    """Photos (3, H, W) uint8 side by side under a title, as JPEG; no metadata comes along."""
+    rows = -(-len(images) // COLUMNS) or 1
+    size = COLUMNS * (PHOTO + GAP) + GAP, HEAD + rows * (PHOTO + GAP)
+    page = Image.new("RGB", size, GROUND)
+    ImageDraw.Draw(page).text((GAP, GAP + 8), visible(title), INK, _font(18))
+    for number, image in enumerate(images):
+        row, column = divmod(number, COLUMNS)
+        picture = _thumbnail(image, PHOTO)
+        left = GAP + column * (PHOTO + GAP) + (PHOTO - picture.width) // 2
+        page.paste(picture, (left, HEAD + row * (PHOTO + GAP) + (PHOTO - picture.height) // 2))
+    content = BytesIO()
+    page.save(content, "JPEG", quality=85)
+    return content.getvalue()
+
+
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    """Ships with matplotlib and knows Latin, Greek and Cyrillic letters."""
+    file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+    return ImageFont.truetype(str(file), size)
+
+
 def _some(table: ImageTable, label: int, count: int) -> list[Tensor]:
     """Images of a class, spread over its rows."""
     rows = (table.labels == label).nonzero()[:, 0]
@@ -55,8 +78,8 @@ def _some(table: ImageTable, label: int, count: int) -> list[Tensor]:
     return list(table.images[rows[places]])
 
 
-def _thumbnail(image: Tensor) -> Image.Image:
+def _thumbnail(image: Tensor, side: int = CELL) -> Image.Image:
     picture = Image.fromarray(image.permute(1, 2, 0).numpy())
-    scale = CELL / max(picture.size)
+    scale = side / max(picture.size)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
     return picture.resize(size, Image.Resampling.BICUBIC)

@@ -1,6 +1,7 @@
 """Folders of class folders: scan them, and read `folders:DIR` and `domains:DIR`."""
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -28,15 +29,20 @@ class Scan:
     ignored: list[Path] = field(default_factory=list)  # files that are no images
 
 
-def scan_classes(folder: Path) -> Scan:
+def scan_classes(folder: Path, left_out: Collection[str] = ()) -> Scan:
     """The classes of a folder: a subfolder each, with image files directly inside.
 
     Hidden files are passed over, other files are counted in `ignored`. Raises `UserError` for
     what cannot be meant: no subfolders, a class without images, folders inside class folders, a
     link that leads back.
+
+    Args:
+        left_out: names of folders that are no classes.
     """
     scan = Scan()
     for inner in subfolders(folder):
+        if inner.name in left_out:
+            continue
         images = images_in(inner, scan.ignored)
         folders = subfolders(inner)
         # A folder with the name of an image will be told like any image that cannot be read.
@@ -61,7 +67,7 @@ def scan_classes(folder: Path) -> Scan:
 def subfolders(folder: Path) -> list[Path]:
     """Folders inside a folder, sorted; links are followed, unless they lead back."""
     found = []
-    for entry in _listed(folder):
+    for entry in listed(folder):
         if _is_folder(entry) and not entry.name.startswith((".", "__MACOSX")):
             path = Path(entry.path)
             if entry.is_symlink() and folder.resolve().is_relative_to(path.resolve()):
@@ -73,7 +79,7 @@ def subfolders(folder: Path) -> list[Path]:
 def images_in(folder: Path, ignored: list[Path]) -> list[Path]:
     """Image files directly inside a folder, sorted; others are added to `ignored`."""
     images: list[Path] = []
-    for entry in _listed(folder):
+    for entry in listed(folder):
         if _is_folder(entry) or entry.name.startswith("."):
             continue
         path = Path(entry.path)
@@ -88,7 +94,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _listed(folder: Path) -> list[os.DirEntry[str]]:
+def listed(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder, in the order of names."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -113,8 +120,13 @@ def read_folders(
 class Tree:
     """A walk over a folder that may hold parts (train, test), groups and classes."""
 
-    def __init__(self, folder: Path, expected: Groups | Literal["classes"]) -> None:
-        self.folder, self.expected = folder, EXPECTED[expected]
+    def __init__(
+        self,
+        folder: Path,
+        expected: Groups | Literal["classes"],
+        left_out: Collection[str] = (),
+    ) -> None:
+        self.folder, self.expected, self.left_out = folder, EXPECTED[expected], left_out
         self.entries: list[Entry] = []
         self.ignored: list[Path] = []
 
@@ -141,7 +153,7 @@ class Tree:
         return [f"{len(self.ignored)} files are no images and are ignored ({shown}, …)."]
 
     def _take(self, folder: Path, part: Part, group: str) -> None:
-        scan = scan_classes(folder)
+        scan = scan_classes(folder, self.left_out)
         self.ignored += scan.ignored
         self.entries += [
             Entry(path, path.relative_to(self.folder).as_posix(), label, part, group)

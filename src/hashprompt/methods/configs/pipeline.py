@@ -50,7 +50,10 @@ class PromptConfig(HeadsConfig):
     """The same, and the training of prompts and head (WTP)."""
 
     epochs: int = Field(
-        50, ge=1, le=1_000_000, description="epochs of prompts and head on each task"
+        50,
+        ge=0,
+        le=1_000_000,
+        description="epochs of prompts and head on each task; 0: plain features must do",
     )
     lr: float = Field(0.03, gt=0, description="rate of the prompts, times batch_size/256")
     head_lr_scale: float = Field(0.1, gt=0, description="rate of the head over that of prompts")

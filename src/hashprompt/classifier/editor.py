@@ -1,0 +1,124 @@
+"""Edit what a classifier knows: forget, merge and rename classes, each as a new version."""
+
+import time
+from typing import Any
+
+import torch
+
+from hashprompt.classifier.config import ClassifierConfig, photo_stream
+from hashprompt.classifier.edits import (
+    Edit,
+    batch_counts,
+    edited_info,
+    edited_records,
+    renamed_tests,
+)
+from hashprompt.classifier.evaluation import (
+    PhotoRecord,
+    evaluate_version,
+    predicted_by_digest,
+    reopen_held_out,
+)
+from hashprompt.classifier.store import Store, Version
+from hashprompt.data.dataset import ImageTable
+from hashprompt.data.streams.stream import TaskData
+from hashprompt.engine.devices import launch
+from hashprompt.engine.trainer import Trainer
+from hashprompt.methods.pipeline import Pipeline
+from hashprompt.methods.relabelling import relabel
+from hashprompt.parts.growing import UnfitState, load_grown, unfit_if_it_fails
+from hashprompt.progress import ProgressBars
+
+FORGOTTEN = -1  # what a photo was taken for that was taken for a forgotten class: it was wrong
+
+
+def apply_edit(store: Store, config: ClassifierConfig, edit: Edit, quiet: bool) -> Version:
+    """Make the edited version of the current one, and commit it.
+
+    Held-out photos that still lie where they were are asked anew, so that temperature, the scale
+    of `unknown` and accuracies are those of the classes there are now.
+    """
+    started = time.perf_counter()
+    version = store.version()
+    info, tensors = edited_info(version.info, edit), store.tensors(version)
+    records = edited_records(store.photos(version), edit)
+    if edit.only_names:
+        info |= renamed_tests(version.info, edit)
+    else:
+        trainer = _trainer(store, config, quiet)
+        method = trainer.method
+        assert isinstance(method, Pipeline)
+        load_grown(method, tensors)
+        with unfit_if_it_fails():
+            relabel(method, edit.ids, _cell_counts(method, version.info))
+        if edit.merges:
+            _align(trainer, method)
+        tensors = method.state_dict()
+        info |= {"usage": method.usage(), "sizes": method.sizes()}
+        info |= _test(trainer, config, edit, store.photos(version), records, info)
+    info["total_seconds"] = round(time.perf_counter() - started, 2)
+    return store.commit(config.header(), info, tensors, records)
+
+
+def _trainer(store: Store, config: ClassifierConfig, quiet: bool) -> Trainer:
+    return Trainer(
+        config.make_method({"epochs": 0}),  # nothing is trained but the head, on what is kept
+        photo_stream(()),
+        config.backbone,
+        config.run_options.model_copy(update={"checkpoint_minutes": float("inf")}),
+        launch(config.run_options),
+        store.learning,  # nothing is saved there
+        config.seed,
+        () if quiet else (ProgressBars({"tap": "aligning classes"}),),
+    )
+
+
+def _cell_counts(method: Pipeline, info: dict[str, Any]) -> list[int]:
+    """Training photos that each Gaussian describes."""
+    counts = batch_counts(info)
+    by_cell = {
+        (task, label): count
+        for task, (batch, row) in enumerate(zip(info["batches"], counts, strict=True))
+        for label, count in zip(batch, row, strict=True)
+    }
+    cells = zip(method.cells.task.tolist(), method.cells.label.tolist(), strict=True)
+    try:
+        return [by_cell[cell] for cell in cells]
+    except KeyError as error:
+        raise UnfitState("its learns have other classes than its Gaussians") from error
+
+
+def _align(trainer: Trainer, method: Pipeline) -> None:
+    """Fit the head to the Gaussians, as the end of a learn does: rows were only averaged."""
+    none = ImageTable(torch.zeros(0, 3, 1, 1, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
+    last = TaskData(int(method.cells.task.max()), (), none, none)
+    with trainer.callbacks.running(1, 0):
+        for phase in method.head_alignment():
+            trainer.carry_out(phase, last)
+
+
+def _test(
+    trainer: Trainer,
+    config: ClassifierConfig,
+    edit: Edit,
+    old: dict[str, list[Any]],
+    records: dict[str, list[Any]],
+    info: dict[str, Any],
+) -> dict[str, Any]:
+    """What held-out photos say of the edited version; `records` get its answers."""
+    rows = {digest: PhotoRecord(*row) for digest, row in records.items()}
+    for digest, row in rows.items():
+        if row.predicted is None and old[digest][3] is not None:
+            rows[digest] = row._replace(predicted=FORGOTTEN)
+    held_out, notes = reopen_held_out(rows, config.short_side)
+    tested, photos = evaluate_version(
+        trainer, [held_out] if len(held_out.table) else [], edit.names, info
+    )
+    if not tested["calibration"]["fitted"] and info["calibration"].get("fitted"):
+        notes.append(
+            "Too few held-out photos are left to calibrate anew: how sure it says to be was "
+            "measured on the classes before."
+        )
+    for digest, predicted in predicted_by_digest(photos).items():
+        records[digest][3] = predicted
+    return {**tested, "notes": notes}

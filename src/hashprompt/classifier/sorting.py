@@ -1,0 +1,294 @@
+"""Sort a folder of photos into folders of classes, with what a classifier knows or without any."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from hashprompt.classifier.answers import Answer
+from hashprompt.classifier.grouping import MOST, Groups
+from hashprompt.classifier.predict_inputs import InputImage, InputLoader, RawInput
+from hashprompt.classifier.sort_journal import (
+    GROUPED,
+    Decision,
+    Names,
+    SortFolder,
+    decode_feature,
+    encode_feature,
+    folder_names,
+)
+from hashprompt.data.checking.contact_sheet import photo_sheet
+from hashprompt.data.reading.folders import listed
+from hashprompt.data.reading.images import UnreadableImage, looks_like_image, read_image
+from hashprompt.errors import UserError
+from hashprompt.progress import photo_bar
+from hashprompt.storage.files import inside, write_atomically
+from hashprompt.storage.lock import locked
+from hashprompt.texts import visible
+
+AT_ONCE = 256  # photos whose names and answers are in memory
+ON_SHEET = 30  # photos that a contact sheet shows
+SHEET_SIDE = 192  # pixels to which they are reduced when they are read
+
+
+class Answering(Protocol):
+    """What says something of photos: a version of a classifier, or a bare backbone."""
+
+    short_side: int
+    classes: list[str]
+
+    def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, Tensor | None]]:
+        """Answer and plain feature (D,) of each image; no feature for what cannot be read."""
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """What a sort did: how many photos went where."""
+
+    folder: Path
+    classes: dict[str, int]  # by folder
+    unsure: int
+    groups: dict[str, int]  # by folder
+    alone: int  # unknown, and like no others
+    errors: tuple[tuple[str, str], ...]  # the first of those that cannot be read, and why
+    unreadable: int
+    table: Path
+    notes: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        told = [f"{sum(self.classes.values()):,} into {len(self.classes)} classes"]
+        if self.unsure:
+            told.append(f"{self.unsure:,} unsure")
+        if self.groups:
+            grouped = sum(self.groups.values())
+            told.append(f"{grouped:,} into {len(self.groups)} groups of likeness")
+        if self.alone:
+            told.append(f"{self.alone:,} like no others")
+        lines = [f"Sorted into {self.folder}: {', '.join(told)}.", f"All decisions: {self.table}"]
+        if self.groups:
+            lines.append(
+                "Look at the sheet beside each group (.jpg), give its folder the name of a class, "
+                f"put right what is wrong, then: hashprompt learn MODEL {self.folder}"
+            )
+        lines += [*self.notes, *(f"{name}: {reason}" for name, reason in self.errors)]
+        if self.unreadable:
+            lines.append(f"{self.unreadable:,} photos cannot be read and stay where they are.")
+        return "\n".join(map(visible, lines))
+
+    def to_dict(self) -> dict[str, Any]:
+        paths = {"folder": str(self.folder), "table": str(self.table)}
+        return {**self.__dict__, **paths}
+
+
+class Sorter:
+    """One sort, from an inbox to a target.
+
+    Args:
+        inbox: a folder of photos, and of folders of photos.
+        into: the target, new or existing.
+        sure: photos of a lower confidence are unsure.
+        copy: put copies; else links, where the disk knows them.
+        move: remove photos from the inbox once they are put.
+    """
+
+    def __init__(
+        self, inbox: Path, into: Path, sure: float, copy: bool, move: bool, quiet: bool
+    ) -> None:
+        if not inbox.is_dir():
+            raise UserError(f"{inbox} is not a folder. Give a folder of photos to sort.")
+        if into.exists() and not into.is_dir():
+            raise UserError(f"{into} is a file. Give a folder to sort into, new or existing.")
+        if not 0 <= sure <= 1:
+            raise UserError(f"sure={sure}: expected a share between 0 and 1.")
+        source, target = inbox.resolve(), into.resolve()
+        if source == target:
+            raise UserError(f"{inbox} cannot be sorted into itself. Give another folder.")
+        if source.is_relative_to(target) and not move:
+            raise UserError(
+                f"{inbox} lies in {into}, so every photo would be there twice. Move the photos "
+                "(move=True, `--move`), or give another folder."
+            )
+        self.inbox, self.into, self.sure, self.quiet = source, into, sure, quiet
+        self.target = SortFolder(target, source, copy, move)
+
+    def run(
+        self,
+        open_answering: Callable[[int | None], Answering],
+        model: Path | None,
+        version: int | None,
+        unknown_threshold: float,
+    ) -> Sorted:
+        """Sort, or go on with what was killed.
+
+        Args:
+            open_answering: what answers, of a version; told the one that the sort began with.
+            model: the classifier's folder, None if there is none.
+            version: of it.
+        """
+        in_use = f"Another process is sorting into {self.into}. Try again later."
+        with locked(self.target.folder, lambda: in_use):
+            group = "group" if model is None else "unknown"
+            job = self.target.begin(
+                {
+                    "inbox": str(self.inbox),
+                    "model": None if model is None else str(model.resolve()),
+                    "version": version,
+                    "copies": self.target.copy,
+                    "move": self.target.move,
+                    "sure": self.sure,
+                    "unknown_threshold": unknown_threshold,
+                    "first_group": self._free_group(group),
+                }
+            )
+            answering = open_answering(job["version"])
+            others = ["unsure", "alone" if model is None else "unknown"]
+            *named, unsure, alone = folder_names([*answering.classes, *others])
+            folders = dict(zip(answering.classes, named, strict=True))
+            self._decide(answering, folders, unsure)
+            groups = self._group(group, int(job["first_group"]), alone)
+            self.target.leave_out([unsure, alone, *groups])
+            return self._finish(folders, unsure, alone, groups)
+
+    # The steps. ----------------------------------------------------------------------------
+
+    def _decide(self, answering: Answering, folders: dict[str, str], unsure: str) -> None:
+        """Ask about all photos; put those that are known or unsure."""
+        target = self.target
+        for decision in target.decisions():
+            target.put(decision)  # the last one before a kill may not be
+        done = Names(decision.photo for decision in target.decisions())
+        total = sum(1 for _ in self._photos())
+        waiting = (name for name in self._photos() if name not in done)
+        with photo_bar("sorting", total, self.quiet) as advance:
+            advance(len(done))
+            with closing(target.journal()) as journal:
+                while names := list(islice(waiting, AT_ONCE)):
+                    items = [RawInput(name, self.inbox / name) for name in names]
+                    inputs = InputLoader(items, answering.short_side)
+                    for answer, feature in answering.stream(inputs):
+                        decision = self._decision(answer, feature, folders, unsure)
+                        target.settle(decision, journal)
+                        advance(1)
+
+    def _decision(
+        self, answer: Answer, feature: Tensor | None, folders: dict[str, str], unsure: str
+    ) -> Decision:
+        if answer.error is not None or feature is None:
+            return Decision(answer.name, error=answer.error or "unreadable")
+        label = "" if answer.label is None else str(answer.label)
+        known = Decision(
+            answer.name, None, "", label, answer.confidence if label else None, answer.unknown
+        )
+        if answer.is_unknown:
+            return replace(known, feature=encode_feature(feature.cpu().numpy()))
+        return replace(known, folder=folders[label] if answer.confidence >= self.sure else unsure)
+
+    def _group(self, prefix: str, first: int, alone: str) -> dict[str, int]:
+        """Put unknown photos into groups, with a sheet each; how many are in each."""
+        target = self.target
+        count = sum(1 for _ in self._unknown())
+        counts: Counter[str] = Counter()
+        if not count:
+            return counts
+        chosen = set(np.linspace(0, count - 1, min(count, MOST)).astype(int).tolist())
+        sample = [decode_feature(d.feature) for i, d in enumerate(self._unknown()) if i in chosen]
+        groups = Groups(np.stack(sample))
+        shown: dict[str, list[Path]] = {}
+        done = {decision.photo: decision for decision in target.decisions(GROUPED)}
+        waiting = self._unknown()
+        with closing(target.journal(GROUPED)) as journal:
+            while rows := list(islice(waiting, AT_ONCE)):
+                labels = groups.of(np.stack([decode_feature(row.feature) for row in rows]))
+                for row, label in zip(rows, labels.tolist(), strict=True):
+                    folder = alone if label < 0 else f"{prefix}-{first + label:02d}"
+                    if row.photo in done:  # before a kill
+                        put = done[row.photo]
+                        target.put(put)
+                    else:
+                        put = target.settle(replace(row, folder=folder, feature=""), journal)
+                    counts[folder] += 1
+                    if label >= 0:
+                        shown.setdefault(folder, []).append(target.folder / folder / put.file)
+        for folder, files in shown.items():
+            self._write_sheet(folder, files)
+        return {name: counts[name] for name in sorted(shown)} | {alone: counts[alone]}
+
+    def _write_sheet(self, folder: str, files: list[Path]) -> None:
+        places = np.linspace(0, len(files) - 1, min(len(files), ON_SHEET)).astype(int)
+        images = []
+        for place in places.tolist():
+            try:
+                images.append(read_image(files[place], SHEET_SIDE))
+            except UnreadableImage:  # the user took it away meanwhile
+                continue
+        sheet = photo_sheet(f"{folder}: {len(files):,} photos", images)
+        write_atomically(inside(self.target.folder, f"{folder}.jpg"), sheet)
+
+    def _finish(
+        self, folders: dict[str, str], unsure: str, alone: str, groups: dict[str, int]
+    ) -> Sorted:
+        counts: Counter[str] = Counter()
+        errors: list[tuple[str, str]] = []
+        unreadable = 0
+        for decision in self.target.decisions():
+            if decision.folder:
+                counts[decision.folder] += 1
+            elif decision.error:
+                unreadable += 1
+                errors += [(decision.photo, decision.error)] if len(errors) < 5 else []
+        notes = [
+            f"The folder of the class {name} is called {folder}: learn it with --rename "
+            f"'{folder}={name}'."
+            for name, folder in folders.items()
+            if name != folder and counts[folder]
+        ]
+        done = Sorted(
+            self.into,
+            {folder: counts[folder] for folder in folders.values() if counts[folder]},
+            counts[unsure],
+            {name: count for name, count in groups.items() if name != alone},
+            groups.get(alone, 0),
+            tuple(errors),
+            unreadable,
+            self.into / self.target.write_table().name,
+            tuple(notes),
+        )
+        self.target.finish()
+        return done
+
+    # Photos. -------------------------------------------------------------------------------
+
+    def _photos(self) -> Iterator[str]:
+        """Paths of photos below the inbox, one folder after the other; the target is left out."""
+        waiting = [self.inbox]
+        while waiting:
+            folder = waiting.pop()
+            inner = []
+            for entry in listed(folder):
+                path = Path(entry.path)
+                if entry.name.startswith((".", "__MACOSX")):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    # Of a target around the inbox only the inbox itself is sorted.
+                    inner += [] if path == self.target.folder else [path]
+                elif looks_like_image(path):
+                    yield path.relative_to(self.inbox).as_posix()
+            waiting += reversed(inner)
+
+    def _unknown(self) -> Iterator[Decision]:
+        return (decision for decision in self.target.decisions() if decision.feature)
+
+    def _free_group(self, prefix: str) -> int:
+        """The first number from which no group is there yet."""
+        taken = [
+            int(path.name.removeprefix(f"{prefix}-").removesuffix(".jpg"))
+            for path in (self.into.iterdir() if self.into.is_dir() else ())
+            if path.name.removeprefix(f"{prefix}-").removesuffix(".jpg").isdecimal()
+        ]
+        return max(taken, default=0) + 1

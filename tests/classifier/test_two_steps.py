@@ -1,0 +1,176 @@
+"""A learn looks first, which answers at once, and trains then, if held-out photos say it pays."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pictures import NAMES, write_photos
+
+from hashprompt import ContinualClassifier
+from hashprompt.classifier import evaluation, trainer
+from hashprompt.classifier.evaluation import TrainingGain
+
+Make = Callable[..., ContinualClassifier]
+
+
+class PowerCut(BaseException):
+    """Nothing may catch it and tidy up."""
+
+
+def passes(classifier: ContinualClassifier) -> dict[str, int]:
+    return dict(classifier._planner().config().backbone.model.passes)
+
+
+def test_instant_ends_after_one_plain_pass(make: Make, tmp_path: Path) -> None:
+    photos = write_photos(tmp_path / "photos", NAMES[:3], seed=41)
+    classifier = make()
+    learned = classifier.learn(photos, effort="instant", report=False, quiet=True)
+    assert passes(classifier) == {"plain": 30}  # each photo once, no prompted pass at all
+    assert learned.version == 1
+    assert learned.text().startswith("Version 1: looked at photos in")
+    assert classifier.predict(photos / "birch" / "41-0.png").label == "birch"
+    info = classifier._store.version().info
+    assert info["is_look"]
+    assert info["training"]["epochs"] == 0
+    assert info["batch_counts"] == [[8, 8, 8]]
+    assert not classifier._store.learning.exists()
+
+
+def test_training_reuses_the_features_of_the_look(make: Make, tmp_path: Path) -> None:
+    photos = write_photos(tmp_path / "photos", NAMES[:3], seed=42)
+    classifier = make()
+    classifier.learn(photos, report=False, quiet=True)
+    counted = passes(classifier)
+    assert counted["plain"] == 30
+    assert counted["prompted+grad"] == 2 * 24  # epochs · photos
+    assert counted["prompted"] == 24 + 6  # statistics, held-out photos
+
+
+def test_killed_between_the_steps_the_look_answers_and_training_goes_on(
+    make: Make, spring: Path, taught: ContinualClassifier
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+
+        def cut(*_: object) -> None:
+            raise PowerCut
+
+        patch.setattr(trainer.ClassifierTrainer, "_train", cut)
+        with pytest.raises(PowerCut):
+            make().learn(spring, report=False, quiet=True)
+    between = make()
+    assert between.predict(spring / "ash" / "0-0.png").label == "ash"
+    assert between._store.version().info["is_look"]
+    with pytest.raises(Exception, match="unfinished"):
+        between.forget("ash")
+    learned = make().learn(spring, report=False, quiet=True)
+    assert learned.version == 2  # there is one look only
+    store, other = make()._store, taught._store
+    assert store.version().info["parent"] is None
+    found, expected = store.tensors(store.version()), other.tensors(other.version(2))
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_classes_can_be_learned_at_once_on_top_of_trained_ones(
+    make: Make, spring: Path, summer: Path
+) -> None:
+    classifier = make()
+    classifier.learn(spring, report=False, quiet=True)
+    classifier.learn(summer, effort="instant", report=False, quiet=True)
+    store = classifier._store
+    tensors = store.tensors(store.version())
+    old = store.tensors(store.version(2))
+    for name in ("pool.prompts", "routers.current"):  # nothing was trained
+        copied = tensors["routers.frozen"][0] if name == "routers.current" else tensors[name]
+        assert torch.equal(copied, old[name])
+    same = (tensors["plain_stats.means"] == tensors["prompted_stats.means"]).all(1)
+    assert same.tolist() == [False] * 3 + [True] * 3
+    answers = classifier.predict([spring, summer])
+    right = [answer.label == Path(answer.name).parent.name for answer in answers]
+    assert sum(right) / len(right) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("tested", "gained", "lost", "pays"),
+    [
+        (100, 5, 0, True),
+        (100, 2, 0, True),  # 2 > √2
+        (100, 1, 0, False),
+        (100, 0, 0, False),
+        (100, 10, 6, False),  # 4 = √16
+        (100, 11, 6, True),  # 5 > √17
+        (100, 3, 9, False),
+        (19, 0, 5, True),  # too few to say anything
+        (20, 0, 5, False),
+    ],
+)
+def test_training_pays_if_it_gains_more_than_noise(
+    tested: int, gained: int, lost: int, pays: bool
+) -> None:
+    assert TrainingGain(tested, gained, lost).pays is pays
+
+
+def test_what_is_left_to_gain() -> None:
+    gain = TrainingGain.at_most({"a": [30, 31], "b": [20, 20], "c": [0, 0]})
+    assert (gain.tested, gain.gained, gain.lost) == (51, 1, 0)
+    assert not gain.pays
+
+
+def test_training_that_cannot_pay_is_left_out(
+    make: Make, spring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "FEWEST", 1)
+    classifier = make()
+    learned = classifier.learn(spring, quiet=True)
+    assert learned.changes.accuracy() == 100
+    assert (learned.version, learned.changes.info["is_look"]) == (1, True)
+    assert "wrong on 0 of 6 held-out photos" in learned.text()
+    assert "prompted+grad" not in passes(classifier)
+    assert learned.report is not None
+    assert classifier.learn(resume=True).finished_before
+
+
+def test_training_that_does_not_pay_is_not_kept(
+    make: Make, spring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "FEWEST", 1)
+    hopeful = classmethod(lambda cls, accuracy: cls(100, 100, 0))
+    monkeypatch.setattr(TrainingGain, "at_most", hopeful)
+    classifier = make()
+    learned = classifier.learn(spring, report=False, quiet=True)
+    assert passes(classifier)["prompted+grad"] == 48
+    assert (learned.version, learned.changes.info["is_look"]) == (1, True)
+    assert "put 0 right and 0 wrong, which is within their noise" in learned.text()
+    assert learned.to_dict()["training"] == learned.training
+    assert len(classifier.history()) == 1
+    assert not classifier._store.learning.exists()
+
+
+def test_a_method_without_prompts_has_one_step(make: Make, spring: Path) -> None:
+    classifier = make(method="gaussian-head", align_epochs=2, epochs=None)
+    classifier.options.pop("epochs")
+    learned = classifier.learn(spring, report=False, quiet=True)
+    assert (learned.version, learned.changes.info["is_look"]) == (1, False)
+    assert learned.text().startswith("Version 1: learned spring")
+
+
+def test_a_plan_tells_the_times_of_both_steps(make: Make, spring: Path) -> None:
+    plan = make().plan(spring).to_dict()
+    assert 0 < plan["first_answer_seconds"] < plan["total_seconds"]
+    text = make().plan(spring).text()
+    assert "It answers after about" in text
+    assert "all of it takes about" in text
+    instant = make().plan(spring, effort="instant")
+    assert instant.epochs == 0
+    assert list(instant.seconds) == ["looking at photos"]
+    assert "no training" in instant.text()
+
+
+def test_the_command_looks_only(make: Make, spring: Path, cli: Any) -> None:
+    folder = str(make().folder)
+    outcome = cli("learn", folder, str(spring), "--instant", "--no-report", "-q", "-b", "nano")
+    assert outcome.out.startswith("Version 1: looked at spring")
+    assert json.loads(cli("history", folder, "--json").out)[0]["is_look"]
+    assert cli("learn", folder, str(spring), "--instant", "--best").code == 1

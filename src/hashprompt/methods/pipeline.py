@@ -237,9 +237,10 @@ class Pipeline(Method):
     def plain_tasks(self) -> Tensor:
         """Which tasks (T,) were learned without prompts: their Gaussians are the plain ones."""
         plain = torch.ones(int(self.cells.task.max()) + 1, dtype=torch.bool, device=self.device)
-        described = len(self.prompted_stats)
+        prompted, known = self.prompted_stats.means, self.plain_stats.means
+        both = min(len(prompted), len(known))
         same = torch.zeros(len(self.cells.task), dtype=torch.bool, device=self.device)
-        same[:described] = (self.prompted_stats.means == self.plain_stats.means[:described]).all(1)
+        same[:both] = (prompted[:both] == known[:both]).all(1)
         plain[self.cells.task[~same]] = False
         return plain
 

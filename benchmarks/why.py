@@ -36,11 +36,11 @@ def features(trainer: Trainer, task: Any, table: Any, oracle: bool) -> tuple[Ten
     return torch.cat(found), torch.cat(tasks)
 
 
-def renewed(trainer: Trainer) -> ClassGaussians:
-    """Gaussians of all classes with the prompts as they are after the last task."""
+def renewed(trainer: Trainer, tasks: int | None = None) -> ClassGaussians:
+    """Gaussians of all classes (of the first tasks) with the prompts as they are now."""
     method: Any = trainer.method
     stats = ClassGaussians(method.backbone.dim, "covariance")
-    for task in trainer.stream.tasks:
+    for task in trainer.stream.tasks[:tasks]:
         now, _ = features(trainer, task, task.train, oracle=True)
         stats.add(now, task.train.labels, task.classes)
     return stats

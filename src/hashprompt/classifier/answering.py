@@ -1,0 +1,85 @@
+"""From what a model computes to answers, batch by batch; the same for every kind of model."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hashprompt.classifier.answers import Answer
+from hashprompt.classifier.predict_inputs import InputImage
+
+NEAREST = 3  # cells that an answer names in `reminds_of`
+
+
+class ModelOutput(NamedTuple):
+    """What a model computes for B images."""
+
+    probabilities: np.ndarray  # (B, C) calibrated
+    unknown: np.ndarray  # (B,) 0…1
+    distances: np.ndarray  # (B, M) to the cells
+
+
+class Answering(ABC):
+    """Something that answers about images.
+
+    Args:
+        classes: names, by class id.
+        integer_labels: whether they were given as whole numbers.
+        cells: what each cell describes: the name of a class and of the learn that brought it.
+    """
+
+    def __init__(
+        self, classes: Sequence[str], integer_labels: bool, cells: Sequence[tuple[str, str]]
+    ) -> None:
+        self.classes, self.integer_labels, self.cells = classes, integer_labels, cells
+
+    @abstractmethod
+    def compute(self, images: list[np.ndarray]) -> ModelOutput:
+        """For images (3, h, w) uint8 of any size; each is answered as if it were alone."""
+
+    def answers(
+        self, inputs: Iterable[InputImage], threshold: float, batch_size: int
+    ) -> list[Answer]:
+        """One answer to each image, batch by batch, so that a large folder fits in memory."""
+        answers: list[Answer] = []
+        batch: list[InputImage] = []
+        for image in inputs:
+            batch.append(image)
+            if len(batch) == batch_size:
+                answers += self._answer_batch(batch, threshold)
+                batch = []
+        return answers + self._answer_batch(batch, threshold)
+
+    def _answer_batch(self, batch: list[InputImage], threshold: float) -> list[Answer]:
+        readable = [item.image for item in batch if item.image is not None]
+        rows = iter(self._answer_fields(self.compute(readable), threshold) if readable else ())
+        return [
+            Answer(item.name, error=item.error)
+            if item.image is None
+            else Answer(item.name, **next(rows))
+            for item in batch
+        ]
+
+    def _answer_fields(self, output: ModelOutput, threshold: float) -> Iterable[dict[str, Any]]:
+        """The fields of `Answer` for each image, but for its name."""
+        nearest = output.distances.argsort(axis=1, kind="stable")[:, :NEAREST]
+        for row, cells in enumerate(nearest.tolist()):
+            shares = zip(self.classes, output.probabilities[row].tolist(), strict=True)
+            ranked = sorted(shares, key=lambda pair: -pair[1])
+            (best, confidence), unknown = ranked[0], float(output.unknown[row])
+            yield {
+                "label": int(best) if self.integer_labels else best,
+                "confidence": confidence,
+                "probabilities": dict(ranked),
+                "unknown": unknown,
+                "is_unknown": unknown > threshold,
+                "reminds_of": [
+                    {
+                        "class": self.cells[cell][0],
+                        "learned": self.cells[cell][1],
+                        "distance": round(float(output.distances[row, cell]), 3),
+                    }
+                    for cell in cells
+                ],
+            }

@@ -149,7 +149,7 @@ class Backbone(nn.Module):
         if read != "all":
             x = x[:, 0] if read == "cls" else x[:, length:]
         x = edited(inject, "norm", x, self.vit.norm(x)) if norm else x
-        if 0 in blocks:
+        if 0 in blocks and not torch.compiler.is_compiling():  # an export is no pass
             # The graph tells a training pass from an evaluation pass.
             self.passes[f"{inject.kind}+grad" if x.requires_grad else inject.kind] += len(tokens)
         return x.mean(1) if read == "tokens" else x

@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hashprompt.classifier.answers import Answer
     from hashprompt.classifier.continual import ContinualClassifier, Learned
+    from hashprompt.classifier.onnx_model import OnnxClassifier
 
-__all__ = ["Answer", "ContinualClassifier", "Learned"]
-_MODULES = {"Answer": "answers", "ContinualClassifier": "continual", "Learned": "continual"}
+__all__ = ["Answer", "ContinualClassifier", "Learned", "OnnxClassifier"]
+_MODULES = {
+    "Answer": "answers",
+    "ContinualClassifier": "continual",
+    "Learned": "continual",
+    "OnnxClassifier": "onnx_model",
+}
 
 
 def __getattr__(name: str) -> Any:

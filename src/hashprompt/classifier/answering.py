@@ -7,9 +7,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hashprompt.classifier.answers import Answer
-from hashprompt.classifier.predict_inputs import InputImage
+from hashprompt.classifier.predict_inputs import InputImage, Kind, load_inputs
+from hashprompt.errors import UserError
 
 NEAREST = 3  # cells that an answer names in `reminds_of`
+
+
+def refuse_bad_question(threshold: float, batch_size: int) -> None:
+    if batch_size < 1:
+        raise UserError(f"batch_size={batch_size}: it must be at least 1.")
+    if not 0 <= threshold <= 1:
+        raise UserError(f"unknown_threshold={threshold}: expected a share between 0 and 1.")
+
+
+def as_asked(answers: list[Answer], kind: Kind) -> Any:
+    """One answer for one image, an array of labels for an array, else the list of answers."""
+    if kind == "many":
+        return answers
+    raise_first(answers)
+    return answers[0] if kind == "one" else np.array([answer.label for answer in answers])
+
+
+def raise_first(answers: Sequence[Answer]) -> None:
+    """Raise the error of the first answer that has one."""
+    for answer in answers:
+        if answer.error:
+            raise UserError(f"{answer.name}: {answer.error}")
 
 
 class ModelOutput(NamedTuple):
@@ -27,16 +50,27 @@ class Answering(ABC):
         classes: names, by class id.
         integer_labels: whether they were given as whole numbers.
         cells: what each cell describes: the name of a class and of the learn that brought it.
+        short_side: pixels to which the shorter side of a photo is reduced when it is read.
     """
 
     def __init__(
-        self, classes: Sequence[str], integer_labels: bool, cells: Sequence[tuple[str, str]]
+        self,
+        classes: Sequence[str],
+        integer_labels: bool,
+        cells: Sequence[tuple[str, str]],
+        short_side: int,
     ) -> None:
         self.classes, self.integer_labels, self.cells = classes, integer_labels, cells
+        self.short_side = short_side
 
     @abstractmethod
     def compute(self, images: list[np.ndarray]) -> ModelOutput:
         """For images (3, h, w) uint8 of any size; each is answered as if it were alone."""
+
+    def ask(self, what: Any, threshold: float, batch_size: int) -> tuple[list[Answer], Kind]:
+        """Answers to all that `load_inputs` finds, and in which form they are expected."""
+        inputs, kind = load_inputs(what, self.short_side)
+        return self.answers(inputs, threshold, batch_size), kind
 
     def answers(
         self, inputs: Iterable[InputImage], threshold: float, batch_size: int

@@ -47,7 +47,7 @@ class Predictor(Answering):
             columns = self.method.cells.task.tolist(), self.method.cells.label.tolist()
             pairs = zip(*columns, strict=True)
             cells = [(info["classes"][c], info["batch_names"][task]) for task, c in pairs]
-        super().__init__(info["classes"], info["integer_labels"], cells)
+        super().__init__(info["classes"], info["integer_labels"], cells, config.short_side)
 
     @classmethod
     def load(cls, store: Store, config: ClassifierConfig, number: int) -> "Predictor":

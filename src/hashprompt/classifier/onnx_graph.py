@@ -126,14 +126,14 @@ class ClassifierGraph(nn.Module):
         self.temperature: float = info["temperature"]
         self.views = predictor.views
         statistics = self.views.preprocessing
-        for name, values in (("mean", statistics.mean), ("std", statistics.std)):
+        for name, values in (("pixel_mean", statistics.mean), ("pixel_std", statistics.std)):
             self.register_buffer(name, torch.tensor(values).view(-1, 1, 1))
-        self.mean: Tensor
-        self.std: Tensor
+        self.pixel_mean: Tensor
+        self.pixel_std: Tensor
 
     def forward(self, pixels: Tensor) -> GraphOutput:
         """(B, 3, S, S) in [0, 1] -> what is said of them."""
-        images = (pixels - self.mean) / self.std
+        images = (pixels - self.pixel_mean) / self.pixel_std
         plain = self.backbone(images)
         prediction = self.method.predict(images, plain)
         scores = self.strange.scores(plain)
@@ -164,8 +164,11 @@ def onnx_model(graph: ClassifierGraph, image_size: int) -> "onnx.ModelProto":
                 opset_version=OPSET,
                 verbose=False,
             )
-    except torch.onnx.errors.OnnxExporterError as error:
-        reason = shortened(" ".join(str(error.__cause__ or error).split()), 300)
+    except Exception as error:  # of torch, of onnxscript and of what they call
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # the first of many tells what it is
+            cause = cause.__cause__
+        reason = shortened(" ".join(str(cause).split()), 300)
         raise UserError(
             f"This classifier cannot be expressed in ONNX with torch {torch.__version__}: {reason}"
         ) from error

@@ -28,6 +28,7 @@ for package in ("onnx", "onnxruntime", "onnxscript"):
 SIZES = {"img_size": 32, "patch_size": 8, "embed_dim": 64, "depth": 2, "num_heads": 4}
 QUICK = {"epochs": 1, "batch_size": 8, "align_epochs": 1, "layers": [1, 2], "rank": 8}
 EXACT = 1e-4
+SLOW = pytest.mark.slow  # an export takes seconds
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +127,11 @@ def test_the_pictures_try_something(zoo: ContinualClassifier) -> None:
     ("learns", "options"),
     [
         ([[0]], {}),
-        ([[0], [1, 2]], {"each": 2}),  # too few photos to hold some out: nothing tells the unknown
+        pytest.param(  # too few photos to hold some out: nothing tells the unknown
+            [[0], [1, 2]],
+            {"each": 2},
+            marks=SLOW,
+        ),
         (
             [[0, 1], [2, 3]],
             {
@@ -134,12 +139,17 @@ def test_the_pictures_try_something(zoo: ContinualClassifier) -> None:
                 **{"router_scope": "layer", "infer_penalty": "current", "center": 0.875},
             },
         ),
-        (
+        pytest.param(
             [[0, 1], [1, 2]],
             {"method": "hide", "shrinkage": 0.1, "statistics": "covariance", "momentum": 0.5},
+            marks=SLOW,
         ),
-        ([[0, 1], [2]], {"method": "norga", "statistics": "variance", "voters": ["head"]}),
-        ([[0, 1], [2]], {"method": "gaussian-head"}),
+        pytest.param(
+            [[0, 1], [2]],
+            {"method": "norga", "statistics": "variance", "voters": ["head"]},
+            marks=SLOW,
+        ),
+        pytest.param([[0, 1], [2]], {"method": "gaussian-head"}, marks=SLOW),
     ],
     ids=["one class", "no held-out photos", "trained heads", "hide", "norga", "gaussian-head"],
 )
@@ -180,8 +190,17 @@ def test_the_graph_tells_the_task_and_describes_itself(exported: Path) -> None:
 
 
 def test_int8_is_smaller_and_says_what_it_costs(
-    zoo: ContinualClassifier, exported: Path, tmp_path: Path, cli: Any, spring: Path
+    zoo: ContinualClassifier,
+    exported: Path,
+    tmp_path: Path,
+    cli: Any,
+    spring: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    import onnx
+
+    graph = onnx.load(exported / "model.onnx")  # instead of making it again
+    monkeypatch.setattr(onnx_export, "onnx_model", lambda *_: graph)
     done = cli(
         "export", zoo.folder, tmp_path / "int8", "--format", "onnx", "--int8", "--test", spring
     )

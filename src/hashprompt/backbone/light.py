@@ -36,10 +36,10 @@ def load_light(
             format tell theirs.
         statistics: mean, std and interpolation of the weights, unless the file has its own.
     """
-    file = _file(name)
-    if file is None:
-        return None
     try:
+        file = _file(name)
+        if file is None:
+            return None
         weights = read_weights(file)
         own = own_metadata(weights, file)
         if own is not None:
@@ -50,7 +50,7 @@ def load_light(
         with torch.device("meta"):
             vit = PlainViT(**Architecture(**sizes).model_dump())
         load_strictly(vit, weights, file)
-    except (UserError, ValueError):  # ValueError: sizes that are none
+    except (UserError, ValueError):  # ValueError: sizes, or a name for the hub, that are none
         return None
     sha = weights_hash(vit)
     size = resize(vit, image_size)

@@ -174,6 +174,9 @@ def onnx_model(graph: ClassifierGraph, image_size: int) -> "onnx.ModelProto":
         ) from error
     assert program is not None
     model: Any = program.model_proto
+    # `len(tensor)` anywhere in the graph would fix it; `tensor.shape[0]` does not.
+    if not model.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
+        raise UserError("This classifier cannot be expressed in ONNX for any number of images.")
     return model
 
 

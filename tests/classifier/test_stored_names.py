@@ -12,7 +12,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from hashprompt import ContinualClassifier, benchmark
-from hashprompt.backbone.names import load_backbone, nano_file
+from hashprompt.backbone.names import nano_file
+from hashprompt.backbone.weights import load_backbone
 from hashprompt.engine.passes import Passes
 from hashprompt.errors import UserError
 from hashprompt.storage.files import as_given

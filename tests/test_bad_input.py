@@ -16,7 +16,7 @@ from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
 from hashprompt import benchmark
-from hashprompt.backbone.weights import _nano_file
+from hashprompt.backbone.names import nano_file
 from hashprompt.engine.checkpoint import Checkpoints
 from hashprompt.engine.trainer import Trainer
 from hashprompt.errors import UserError
@@ -144,14 +144,14 @@ def test_a_config_file_that_is_not_there_is_refused(refused: Refusal, tmp_path: 
 
 
 def test_weights_of_another_architecture_are_refused(refused: Refusal) -> None:
-    message = refused("-b", f"vit_tiny_patch16_224@{_nano_file()}")
+    message = refused("-b", f"vit_tiny_patch16_224@{nano_file()}")
     assert "another architecture" in message
     assert "ARCHITECTURE@FILE" in message
 
 
 def test_weights_that_lack_a_tensor_are_refused(refused: Refusal, tmp_path: Path) -> None:
-    state = load_file(_nano_file())
-    with open(_nano_file(), "rb") as file:
+    state = load_file(nano_file())
+    with open(nano_file(), "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     del state["blocks.2.mlp.fc1.bias"]
     save_file(state, tmp_path / "part.safetensors", metadata=header["__metadata__"])
@@ -167,7 +167,7 @@ def test_weights_of_no_known_shape_are_refused(refused: Refusal, tmp_path: Path)
 
 
 def test_truncated_weights_are_refused(refused: Refusal, tmp_path: Path) -> None:
-    whole = _nano_file().read_bytes()
+    whole = nano_file().read_bytes()
     path = tmp_path / "cut.safetensors"
     path.write_bytes(whole[: len(whole) // 2])
     message = refused("-b", path)
@@ -221,7 +221,7 @@ def test_a_weights_file_that_is_not_there_is_refused(refused: Refusal, tmp_path:
 
 
 def test_an_unknown_architecture_is_refused(refused: Refusal) -> None:
-    message = refused("-b", f"vit_none@{_nano_file()}")
+    message = refused("-b", f"vit_none@{nano_file()}")
     assert "`vit_none` is not a timm architecture" in message
 
 

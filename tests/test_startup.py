@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 HEAVY = ("torch", "timm", "sklearn", "scipy", "matplotlib", "lightning_fabric", "torchvision")
 # Runs commands one after the other in one process, then tells what has been imported.
@@ -172,15 +173,37 @@ def test_what_does_not_exist_is_an_attribute_error() -> None:
             assert getattr(module, name) is not None
 
 
+HEAVIER = (*HEAVY, "torch._dynamo", "sympy", "wandb", "onnxruntime")
+
+
 @pytest.mark.parametrize(
-    "modules",
+    ("modules", "needed"),
     [
-        "hashprompt.benchmark, hashprompt.methods.hash, hashprompt.progress",
-        "hashprompt.classifier.predictor",
+        (
+            "hashprompt.benchmark, hashprompt.methods.hash, hashprompt.progress",
+            ["torch", "timm", "torchvision"],  # the last is timm's own doing
+        ),
+        ("hashprompt.classifier.predictor", ["torch"]),
+        ("hashprompt.classifier.onnx_model", []),
     ],
-    ids=["run", "predict"],
+    ids=["run", "predict", "predict with ONNX"],
 )
-def test_a_run_and_an_answer_import_only_what_they_use(modules: str, tmp_path: Path) -> None:
-    """Of what is heavy only torch and timm, and torchvision, which timm imports itself."""
+def test_a_run_and_an_answer_import_only_what_they_use(
+    modules: str, needed: list[str], tmp_path: Path
+) -> None:
     code = f"import sys, {modules}; print([n for n in {HEAVY!r} if n in sys.modules])"
-    assert python("-c", code, cwd=tmp_path).strip() == "['torch', 'timm', 'torchvision']"
+    assert python("-c", code, cwd=tmp_path).strip() == repr(needed)
+
+
+def test_an_answer_of_a_plain_vit_needs_torch_alone(tmp_path: Path) -> None:
+    """Not even its compiler, which what looks harmless may import: `meta` tensors, modes."""
+    from hashprompt import ContinualClassifier
+
+    noise = np.random.default_rng(0).integers(0, 255, (12, 32, 32, 3), dtype=np.uint8)
+    zoo = ContinualClassifier(tmp_path / "zoo", backbone="nano", epochs=1)
+    labels = ["a"] * 6 + ["b"] * 6
+    zoo.learn(noise, labels=labels, report=False, quiet=True, effort="quick")
+    Image.fromarray(noise[0]).save(tmp_path / "a.png")
+    script = SCRIPT.replace(repr(HEAVY), repr(HEAVIER))
+    said = python("-c", script, json.dumps([["predict", "zoo", "a.png"]]), cwd=tmp_path)
+    assert json.loads(said) == {"predict zoo a.png": [0, ["torch"]]}

@@ -7,13 +7,14 @@ from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
     from hashprompt.benchmark import Result, load_result, resume, run
-    from hashprompt.classifier import Answer, ContinualClassifier, Learned
+    from hashprompt.classifier import Answer, ContinualClassifier, Learned, OnnxClassifier
     from hashprompt.sweeps import sweep
 
 __all__ = [
     "Answer",
     "ContinualClassifier",
     "Learned",
+    "OnnxClassifier",
     "Result",
     "UserError",
     "load_result",
@@ -25,7 +26,7 @@ __version__ = "0.1.0"
 _MODULES = {
     **dict.fromkeys(("Result", "load_result", "resume", "run"), "benchmark"),
     "sweep": "sweeps",
-    **dict.fromkeys(("Answer", "ContinualClassifier", "Learned"), "classifier"),
+    **dict.fromkeys(("Answer", "ContinualClassifier", "Learned", "OnnxClassifier"), "classifier"),
 }
 
 

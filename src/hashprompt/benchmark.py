@@ -11,7 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hashprompt.backbone.weights import LoadedBackbone, load_backbone
+from hashprompt.backbone.preprocessing import LoadedBackbone
+from hashprompt.backbone.weights import load_backbone
 from hashprompt.data.streams.names import DEMO
 from hashprompt.data.streams.stream import Stream, joint, load_stream
 from hashprompt.engine.callbacks import Callback

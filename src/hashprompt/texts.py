@@ -7,6 +7,7 @@ window, an order to write from right to left. Spreadsheets and Markdown have ord
 import json
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, formats, half characters, ends of lines
@@ -65,3 +66,13 @@ def markdown_text(text: str) -> str:
     """A cell of a table in Markdown, that holds neither HTML nor links nor formulas."""
     text = re.sub(r"[\\`*\[\]|~$]", r"\\\g<0>", visible(text))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def in_natural_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Sorted, with numbers by value: `task2` before `task10`."""
+
+    def key(name: str) -> list[tuple[int, int, str]]:
+        pieces = re.split(r"([0-9]+)", name)
+        return [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in pieces if p]
+
+    return tuple(sorted(names, key=lambda name: (key(name), name)))

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from hashprompt.backbone import load_backbone
-from hashprompt.backbone.weights import _nano_file
+from hashprompt.backbone.names import nano_file
 from hashprompt.errors import UserError
 
 SIZES = {"img_size": 32, "patch_size": 8, "embed_dim": 128, "depth": 6, "num_heads": 4}
@@ -36,7 +36,7 @@ def nano(path: Path, tensors: dict[str, Tensor] | None = None, **metadata: Any) 
     """nano's file with other tensors or metadata; a text is taken as it is."""
     told = {"architecture": SIZES, "mean": [0.5] * 3, "std": [0.5] * 3, **metadata}
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in told.items()}
-    save_file({**load_file(_nano_file()), **(tensors or {})}, path, texts)
+    save_file({**load_file(nano_file()), **(tensors or {})}, path, texts)
     return path
 
 
@@ -96,7 +96,7 @@ def test_a_giant_that_a_small_file_names_is_refused_before_it_is_built(
     name: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "w.safetensors"
-    save_file(load_file(_nano_file()), path, {"arch": name})
+    save_file(load_file(nano_file()), path, {"arch": name})
     expected = "plain vision transformer" if name == "resnet50" else "w.safetensors"
     assert expected in refused(path)
     refused(path, f"{name}@")
@@ -107,7 +107,7 @@ def test_a_giant_that_a_small_file_names_is_refused_before_it_is_built(
 )
 def test_names_that_lead_elsewhere_are_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
-    save_file(load_file(_nano_file()), path, {"arch": f"timm {name}"})
+    save_file(load_file(nano_file()), path, {"arch": f"timm {name}"})
     refused(path)
     refused(path, f"{name}@")
 
@@ -125,20 +125,20 @@ BAD_NUMBERS = {
 @pytest.mark.parametrize("kind", BAD_NUMBERS)
 def test_a_tensor_of_no_weights_is_named(kind: str, tmp_path: Path) -> None:
     name = "blocks.3.norm1.weight"
-    tensors = {name: BAD_NUMBERS[kind](load_file(_nano_file())[name])}
+    tensors = {name: BAD_NUMBERS[kind](load_file(nano_file())[name])}
     message = refused(nano(tmp_path / "w.safetensors", tensors))
     assert f"`{name}`" in message
     assert kind in message
 
 
 def test_half_precision_is_read(tmp_path: Path) -> None:
-    tensors = {name: tensor.half() for name, tensor in load_file(_nano_file()).items()}
+    tensors = {name: tensor.half() for name, tensor in load_file(nano_file()).items()}
     found = load_backbone(str(nano(tmp_path / "w.safetensors", tensors)))
     assert found.model.vit.cls_token.dtype == torch.float32
 
 
 def test_numbers_that_are_repeated_without_being_stored_are_refused(tmp_path: Path) -> None:
-    state = load_file(_nano_file())
+    state = load_file(nano_file())
     state["norm.weight"] = torch.ones(1).expand(10**12)
     torch.save(state, tmp_path / "w.pth")
     assert (tmp_path / "w.pth").stat().st_size < 10**7
@@ -209,7 +209,7 @@ def test_a_pipe_is_not_waited_for(suffix: str, tmp_path: Path) -> None:
 
 
 def test_a_link_to_a_file_is_read(tmp_path: Path) -> None:
-    (tmp_path / "w.safetensors").symlink_to(_nano_file())  # as the hub's cache has them
+    (tmp_path / "w.safetensors").symlink_to(nano_file())  # as the hub's cache has them
     assert load_backbone(str(tmp_path / "w.safetensors")).weights_sha256.startswith(
         "1b2703ad6c026e57"
     )

@@ -334,11 +334,11 @@ def test_exported_version_opens_elsewhere(
 
 
 def test_exported_backbone_file_is_used(make: Make, spring: Path, tmp_path: Path) -> None:
-    from hashprompt.backbone.weights import _nano_file
+    from hashprompt.backbone.names import nano_file
 
     weights = tmp_path / "weights" / "mine.safetensors"
     weights.parent.mkdir()
-    shutil.copy(_nano_file(), weights)
+    shutil.copy(nano_file(), weights)
     classifier = make(backbone=str(weights))
     classifier.learn(spring, report=False, quiet=True)
     photo = spring / "ash" / "0-0.png"
@@ -349,7 +349,7 @@ def test_exported_backbone_file_is_used(make: Make, spring: Path, tmp_path: Path
     assert ContinualClassifier(target).predict(photo).probabilities == expected
     with pytest.raises(UserError, match="backbone"):
         ContinualClassifier(bare).predict(photo)
-    shutil.copy(_nano_file(), weights)
+    shutil.copy(nano_file(), weights)
     assert ContinualClassifier(bare).predict(photo).probabilities == expected
 
 

@@ -15,7 +15,6 @@ import pytest
 import torch
 from pictures import NAMES, stripes, write_photos
 from PIL import Image
-from torch import Tensor
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.classifier import grouping, sorting
@@ -36,7 +35,7 @@ class ByName:
 
     short_side, classes = 32, ["ash", "birch"]
 
-    def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, Tensor | None]]:
+    def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, np.ndarray | None]]:
         for item in inputs:
             letter = Path(item.name).name[0]
             if item.image is None:
@@ -46,7 +45,7 @@ class ByName:
             unknown, sure = float(letter in "xy"), 0.3 if letter == "u" else 0.9
             noise = torch.rand(8, generator=torch.manual_seed(crc32(item.name.encode())))
             feature = noise / 10 + torch.eye(8)["abuxy".index(letter)]
-            yield Answer(item.name, label, sure, {}, unknown, unknown > 0.5), feature
+            yield Answer(item.name, label, sure, {}, unknown, unknown > 0.5), feature.numpy()
 
 
 def photo(path: Path, shade: int) -> Path:

@@ -317,7 +317,7 @@ def as_read(store: Store) -> Any:
 def test_a_flip_or_an_edit_anywhere_is_told_or_changes_nothing(name: str, birds: Store) -> None:
     path, told = birds.folder / name, 0
     content, expected = path.read_bytes(), as_read(birds)
-    cases = [(place, 1 << bit) for place in range(len(content)) for bit in (0, 2, 5)]
+    cases = [(place, 1 << bit) for place in range(len(content)) for bit in (0, 5)]
     for place, bits in cases:
         path.write_bytes(content[:place] + bytes([content[place] ^ bits]) + content[place + 1 :])
         try:

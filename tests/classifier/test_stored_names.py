@@ -12,7 +12,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from hashprompt import ContinualClassifier, benchmark
-from hashprompt.backbone.weights import _nano_file, load_backbone
+from hashprompt.backbone.names import nano_file
+from hashprompt.backbone.weights import load_backbone
 from hashprompt.engine.passes import Passes
 from hashprompt.errors import UserError
 from hashprompt.storage.files import as_given
@@ -202,7 +203,7 @@ def altered(path: Path) -> Path:
     """nano's weights under another mean."""
     sizes = {"img_size": 32, "patch_size": 8, "embed_dim": 128, "depth": 6, "num_heads": 4}
     told = {"architecture": sizes, "mean": [0.1, 0.2, 0.3], "std": [0.5] * 3}
-    save_file(load_file(_nano_file()), path, {k: json.dumps(v) for k, v in told.items()})
+    save_file(load_file(nano_file()), path, {k: json.dumps(v) for k, v in told.items()})
     assert load_backbone(str(path)).weights_sha256 == load_backbone("nano").weights_sha256
     return path
 
@@ -212,7 +213,7 @@ def test_a_classifier_notices_altered_preprocessing_of_its_backbone(
 ) -> None:
     photo = spring / "ash" / "0-0.png"
     weights = tmp_path / "mine.safetensors"
-    shutil.copy(_nano_file(), weights)
+    shutil.copy(nano_file(), weights)
     classifier = make(backbone=str(weights))
     classifier.learn(spring, report=False, quiet=True)
     exported = classifier.export(tmp_path / "copy")
@@ -250,5 +251,5 @@ def test_cached_features_of_other_preprocessing_are_not_found(
         passes = Passes(loaded, views, planned.run_options, fabric, lambda *_: None)
         return vars(passes._cache)
 
-    assert key("nano") == key(str(_nano_file()))
+    assert key("nano") == key(str(nano_file()))
     assert key("nano") != key(str(altered(tmp_path / "w.safetensors")))

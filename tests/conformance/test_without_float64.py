@@ -22,6 +22,7 @@ SMALL = {
     **{"prompt_length": 2, "blur": 1.0},
 }
 OF_THE_RUN = {"train_per_class": 6, "test_per_class": 2, "eval_batch_size": 8}
+LAYERS = {"router_scope": "layer", "router_input": "normed"}
 OF_THE_OPTIMISER = ("schedule", "optimizer", "hgm_mode")  # choices that make no other numbers
 
 
@@ -46,6 +47,8 @@ def cases() -> list[Any]:
         turns: list[dict[str, Any]] = [{k: values[0] for k, values in lists.items()}]
         if lists:
             turns.append({k: values[-1] for k, values in lists.items()})
+        if name == "hash":  # some of the last values exclude each other
+            turns[1:] = [{**turns[1], **c} for c in ({"router_scope": "global"}, LAYERS)]
         if name == "gaussian-head":
             turns += [{**turns[1], "statistics": s} for s in lists["statistics"][:-1]]
         for number, turn in enumerate(turns):

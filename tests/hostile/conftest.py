@@ -80,9 +80,9 @@ def taught(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a classifier of two versions."""
     folder = tmp_path_factory.mktemp("taught") / "trees"
     classifier = ContinualClassifier(folder, backbone="nano", **QUICK)
-    classifier.learn(photos, report=False, quiet=True)
+    classifier.learn(photos, effort="instant", report=False, quiet=True)
     more = write_photos(photos.parent / "summer", NAMES[3:5], seed=1)
-    classifier.learn(more, report=False, quiet=True)
+    classifier.learn(more, effort="instant", report=False, quiet=True)
     return folder
 
 

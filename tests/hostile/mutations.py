@@ -91,7 +91,7 @@ def make_templates(folder: Path) -> Templates:
     classifier.learn(photos, report=False, quiet=True)
     more = write_photos(home / "more", NAMES[2:4], each=5)
     classifier.learn(more, report=False, quiet=True)
-    from hashprompt.backbone.weights import _nano_file
+    from hashprompt.backbone.names import nano_file
 
     return Templates(
         home / "run",
@@ -99,7 +99,7 @@ def make_templates(folder: Path) -> Templates:
         home / "zoo",
         photos,
         folder / "treasure",
-        _nano_file(),
+        nano_file(),
         _pictures(),
     )
 

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hashprompt.backbone.names import available_backbones
+    from hashprompt.backbone.preprocessing import Preprocessing
     from hashprompt.backbone.vit import Backbone, Injection
-    from hashprompt.backbone.weights import Preprocessing, load_backbone
+    from hashprompt.backbone.weights import load_backbone
 
 __all__ = ["Backbone", "Injection", "Preprocessing", "available_backbones", "load_backbone"]
 _MODULES = {
     "Backbone": "vit",
     "Injection": "vit",
-    "Preprocessing": "weights",
+    "Preprocessing": "preprocessing",
     "available_backbones": "names",
     "load_backbone": "weights",
 }

@@ -7,18 +7,22 @@ where tensors have shapes and no content, and gets memory only when the file has
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import timm
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import Tensor
 
 from hashprompt.backbone.convert import Weights
+from hashprompt.backbone.plain import PlainViT
 from hashprompt.backbone.vit import check_supported
 from hashprompt.errors import UserError, shortened
 from hashprompt.storage.files import memory_budget
+
+if TYPE_CHECKING:
+    from timm.models.vision_transformer import VisionTransformer
+
+    ViT = VisionTransformer | PlainViT
 
 LARGEST = 2048  # pixels a side
 MOST_PATCHES = (LARGEST // 16) ** 2  # attention looks from each to each
@@ -55,7 +59,7 @@ class Metadata(BaseModel):
 
 def empty_vit(
     architecture: str | None, weights: Weights, path: Path
-) -> tuple[VisionTransformer, dict[str, Any]]:
+) -> "tuple[VisionTransformer, dict[str, Any]]":
     """A model without memory, from what the user said, the file says, or its shapes.
 
     Args:
@@ -64,7 +68,10 @@ def empty_vit(
     Returns:
         The model, and its preprocessing under the names of timm's configurations.
     """
-    own = _own_metadata(weights, path) if architecture is None else None
+    import timm
+    from timm.models.vision_transformer import VisionTransformer
+
+    own = own_metadata(weights, path) if architecture is None else None
     with torch.device("meta"):
         if own is not None:
             sizes = own.architecture.model_dump(exclude_unset=True)
@@ -82,6 +89,8 @@ def empty_vit(
 
 def create(name: str) -> Any:
     """A timm model without classifier (whose attributes timm does not type)."""
+    import timm
+
     try:
         with suppress(TypeError):  # not a ViT
             return timm.create_model(name, num_classes=0, weight_init="skip")
@@ -91,7 +100,7 @@ def create(name: str) -> Any:
         raise UserError(f"timm cannot build `{shortened(name)}`: {reason}.") from error
 
 
-def _own_metadata(weights: Weights, path: Path) -> Metadata | None:
+def own_metadata(weights: Weights, path: Path) -> Metadata | None:
     """What the file says, None if it says nothing or speaks of something else."""
     try:
         keys = [key for key in Metadata.model_fields if key in weights.metadata]
@@ -119,6 +128,8 @@ def _own_metadata(weights: Weights, path: Path) -> Metadata | None:
 
 def _architecture_of(state: dict[str, Tensor], path: Path) -> str:
     """The plain ViT whose width, depth and patch fit the file."""
+    import timm
+
     widths = {192: "tiny", 384: "small", 768: "base", 1024: "large", 1280: "huge"}
     kernel = state.get("patch_embed.proj.weight")
     if kernel is not None and kernel.ndim == 4:
@@ -132,7 +143,7 @@ def _architecture_of(state: dict[str, Tensor], path: Path) -> str:
     )
 
 
-def load_strictly(vit: VisionTransformer, weights: Weights, path: Path) -> None:
+def load_strictly(vit: "ViT", weights: Weights, path: Path) -> None:
     """Give memory to an empty model and fill it.
 
     Every tensor but the classifier's must be in the file, in its shape, and nothing else.
@@ -142,14 +153,15 @@ def load_strictly(vit: VisionTransformer, weights: Weights, path: Path) -> None:
     for name, tensor in weights.state.items():
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise UserError(f"{path} repeats a few numbers as `{shortened(name)}`: no weights.")
-    try:
-        state = checkpoint_filter_fn(dict(weights.state), vit)
-    except (RuntimeError, KeyError, AttributeError, IndexError, ValueError, TypeError) as error:
-        raise UserError(_other_architecture(path, str(error))) from error
+    state = weights.state if isinstance(vit, PlainViT) else _filtered(vit, weights, path)
     state = {k: v for k, v in state.items() if not k.startswith(HEAD_PREFIXES)}
     _check_names(vit, state, weights, path)
     for name, tensor in state.items():
         _check_numbers(name, tensor, path)
+    if isinstance(vit, PlainViT):
+        # Copied, since the file may be mapped. `to_empty` would import half of torch's compiler.
+        vit.load_state_dict({k: v.float().clone() for k, v in state.items()}, assign=True)
+        return
     vit.to_empty(device="cpu")
     vit.load_state_dict({k: v.float() for k, v in state.items()}, strict=False)
     with torch.no_grad():  # parts of the classifier, which nothing reads, have some content too
@@ -158,7 +170,17 @@ def load_strictly(vit: VisionTransformer, weights: Weights, path: Path) -> None:
                 tensor.zero_()
 
 
-def _check_size(vit: VisionTransformer, path: Path) -> None:
+def _filtered(vit: "VisionTransformer", weights: Weights, path: Path) -> dict[str, Tensor]:
+    """The tensors as timm converts them for this model."""
+    from timm.models.vision_transformer import checkpoint_filter_fn
+
+    try:
+        return checkpoint_filter_fn(dict(weights.state), vit)
+    except (RuntimeError, KeyError, AttributeError, IndexError, ValueError, TypeError) as error:
+        raise UserError(_other_architecture(path, str(error))) from error
+
+
+def _check_size(vit: "ViT", path: Path) -> None:
     """Refuse a model that this machine should not even begin to fill."""
     patches = vit.patch_embed.num_patches
     if patches is not None and patches > MOST_PATCHES:
@@ -173,9 +195,7 @@ def _check_size(vit: VisionTransformer, path: Path) -> None:
         )
 
 
-def _check_names(
-    vit: VisionTransformer, state: dict[str, Tensor], weights: Weights, path: Path
-) -> None:
+def _check_names(vit: "ViT", state: dict[str, Tensor], weights: Weights, path: Path) -> None:
     """Refuse tensors that are not those of the model, by name and shape."""
     wanted = {k: v for k, v in vit.state_dict().items() if not k.startswith(HEAD_PREFIXES)}
     wrong = [
@@ -217,7 +237,7 @@ def _other_architecture(path: Path, reason: str) -> str:
     )
 
 
-def _title(vit: VisionTransformer) -> str:
+def _title(vit: "ViT") -> str:
     config = getattr(vit, "pretrained_cfg", None)
     return f"`{config['architecture']}`" if config else "the architecture it names"
 

@@ -4,15 +4,7 @@ import difflib
 import os
 from pathlib import Path
 
-import timm
 import torch
-from huggingface_hub import (
-    get_hf_file_metadata,
-    hf_hub_download,
-    hf_hub_url,
-    try_to_load_from_cache,
-)
-from timm.models import get_pretrained_cfg
 
 from hashprompt.backbone.architecture import create
 from hashprompt.backbone.catalogue import (
@@ -27,9 +19,14 @@ from hashprompt.errors import UserError
 from hashprompt.storage.download import MOST
 from hashprompt.storage.web import TIMEOUT, DownloadError
 
+FILE = "model.safetensors"
+
 
 def timm_file(name: str, may_download: bool = True) -> Path:
     """The file of a timm name, downloaded from its hub if it is not on this machine."""
+    import timm
+    from timm.models import get_pretrained_cfg
+
     architecture = name.partition(".")[0]
     if not timm.is_model(architecture):
         names = [NANO, *CATALOGUE, *timm.list_models(module="vision_transformer")]
@@ -49,13 +46,23 @@ def timm_file(name: str, may_download: bool = True) -> Path:
     return find_file(name) or _hub_file(name, repository, may_download)
 
 
+def cached_file(repository: str) -> Path | None:
+    """The weights of a repository, if the hub's own cache has them."""
+    from huggingface_hub import try_to_load_from_cache
+
+    # Not `hf_hub_download(local_files_only=True)`: that asks the hub about something else.
+    cached = try_to_load_from_cache(repository, FILE)
+    return Path(cached) if isinstance(cached, str) else None
+
+
 def _hub_file(name: str, repository: str, may_download: bool) -> Path:
     """The weights in a repository of the hub, from its own cache or downloaded."""
-    endpoint, file = os.environ.get("HF_ENDPOINT"), "model.safetensors"
-    # Not `hf_hub_download(local_files_only=True)`: that asks the hub about something else.
-    cached = try_to_load_from_cache(repository, file)
-    if isinstance(cached, str):
-        return Path(cached)
+    cached = cached_file(repository)
+    if cached is not None:
+        return cached
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+
+    endpoint, file = os.environ.get("HF_ENDPOINT"), FILE
     url = hf_hub_url(repository, file, endpoint=endpoint)
     if not may_download:
         with torch.device("meta"):

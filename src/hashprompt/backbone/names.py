@@ -3,6 +3,7 @@
 import difflib
 import re
 from contextlib import suppress
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -89,3 +90,8 @@ def timm_names(module: str = "*") -> list[str]:
     folders = [Path(place) / "models" for place in (spec and spec.submodule_search_locations) or ()]
     texts = (read_file(file).decode() for f in folders for file in f.glob(f"{module}.py"))
     return sorted({name for text in texts for name in PUBLISHED.findall(text)})
+
+
+def nano_file() -> Path:
+    """The weights of the embedded backbone."""
+    return Path(str(files("hashprompt") / "assets" / "nano.safetensors"))

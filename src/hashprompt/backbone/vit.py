@@ -4,15 +4,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.nn.functional as F
-from timm.layers import Attention, Mlp
-from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
+from hashprompt.backbone.plain import Mlp, PlainViT
 from hashprompt.errors import UserError
+
+if TYPE_CHECKING:
+    from timm.layers import Attention
+    from timm.models.vision_transformer import VisionTransformer
 
 Tokens = Callable[[Tensor], Tensor]  # a function of tokens (B, N, D)
 Edit = Callable[[Tensor, Tensor], Tensor]  # (what entered a layer, what came out) -> instead of it
@@ -69,10 +72,11 @@ class Backbone(nn.Module):
     """A frozen timm ViT that returns CLS features and counts its passes.
 
     Args:
-        vit: a timm ``VisionTransformer`` with a class token and standard attention.
+        vit: a timm ``VisionTransformer`` with a class token and standard attention, or what is
+            equal to it.
     """
 
-    def __init__(self, vit: VisionTransformer) -> None:
+    def __init__(self, vit: "VisionTransformer | PlainViT") -> None:
         super().__init__()
         check_supported(vit)
         self.vit = vit.requires_grad_(False).eval()
@@ -80,7 +84,7 @@ class Backbone(nn.Module):
         self.depth: int = len(vit.blocks)
         self.heads: int = _part(vit.blocks[0], "attn").num_heads
         # What is between two layers of an MLP is known of the usual one alone.
-        usual = isinstance(_part(vit.blocks[0], "mlp"), Mlp)
+        usual = _is_usual_mlp(_part(vit.blocks[0], "mlp"))
         layers = [layer for layer in LAYERS if usual or layer not in ("mlp.fc1", "mlp.fc2")]
         inside = (f"blocks.{i}.{layer}".rstrip(".") for i in range(self.depth) for layer in layers)
         self._layers = {"patch_embed", *inside, "norm"}
@@ -149,7 +153,7 @@ class Backbone(nn.Module):
         if read != "all":
             x = x[:, 0] if read == "cls" else x[:, length:]
         x = edited(inject, "norm", x, self.vit.norm(x)) if norm else x
-        if 0 in blocks:
+        if 0 in blocks and not torch.compiler.is_compiling():  # an export is no pass
             # The graph tells a training pass from an evaluation pass.
             self.passes[f"{inject.kind}+grad" if x.requires_grad else inject.kind] += len(tokens)
         return x.mean(1) if read == "tokens" else x
@@ -242,7 +246,7 @@ def _mlp(part: Any, x: Tensor, inject: Injection, name: str) -> Tensor:
 
 
 def _attend(
-    attn: Attention, x: Tensor, inject: Injection, index: int, prefix: Tensor | None, kept: slice
+    attn: "Attention", x: Tensor, inject: Injection, index: int, prefix: Tensor | None, kept: slice
 ) -> Tensor:
     """Eq. 4: softmax(Q [P_K; K]ᵀ / √d_H) [P_V; V]; x is (B, N, D)."""
     name = f"blocks.{index}.attn"
@@ -282,8 +286,21 @@ def _part(module: nn.Module, name: str) -> Any:
     return getattr(module, name, None)
 
 
+def _is_usual_mlp(mlp: nn.Module) -> bool:
+    if isinstance(mlp, Mlp):
+        return True
+    from timm.layers import Mlp as TimmMlp
+
+    return isinstance(mlp, TimmMlp)
+
+
 def check_supported(vit: nn.Module) -> None:
     """Refuse what this file would silently compute wrongly."""
+    if isinstance(vit, PlainViT):
+        return
+    from timm.layers import Attention
+    from timm.models.vision_transformer import VisionTransformer
+
     problem = None
     if not isinstance(vit, VisionTransformer):
         problem = f"it is a {type(vit).__name__}, not a plain vision transformer"

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import torch
 
-from hashprompt.backbone.weights import weights_hash
+from hashprompt.backbone.preprocessing import weights_hash
 from hashprompt.checks.example import (
     Example,
     PowerCutError,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hashprompt import benchmark
-from hashprompt.backbone.weights import weights_hash
+from hashprompt.backbone.preprocessing import weights_hash
 from hashprompt.engine.callbacks import Callback, StepEnd
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.trainer import Trainer

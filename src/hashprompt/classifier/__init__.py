@@ -6,12 +6,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hashprompt.classifier.answers import Answer
     from hashprompt.classifier.continual import ContinualClassifier, Edited, Learned, group_photos
+    from hashprompt.classifier.onnx_model import OnnxClassifier
     from hashprompt.classifier.sorting import Sorted
 
-__all__ = ["Answer", "ContinualClassifier", "Edited", "Learned", "Sorted", "group_photos"]
+__all__ = [
+    "Answer",
+    "ContinualClassifier",
+    "Edited",
+    "Learned",
+    "OnnxClassifier",
+    "Sorted",
+    "group_photos",
+]
 _MODULES = {
     "Answer": "answers",
     **dict.fromkeys(("ContinualClassifier", "Edited", "Learned", "group_photos"), "continual"),
+    "OnnxClassifier": "onnx_model",
     "Sorted": "sorting",
 }
 

@@ -8,7 +8,7 @@ from io import StringIO
 from typing import Any
 
 from hashprompt.errors import UserError
-from hashprompt.texts import csv_text, json_text, visible
+from hashprompt.texts import csv_text, in_natural_order, json_text, visible
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,6 @@ def to_csv(answers: Iterable[Answer], top: int | None = None) -> str:
     Texts are for people and spreadsheets: one that would begin a formula (`=`, `+`, `-`, `@`) has
     a `'` before it, and control characters are shown by their codes. `to_json` changes nothing.
     """
-    from hashprompt.data.reading.entries import in_natural_order  # data/ imports torch
-
     answers = list(answers)
     classes = in_natural_order({name for answer in answers for name in answer.probabilities})
     wide = [f"p_{name}" for name in classes]

@@ -11,7 +11,8 @@ import torch
 
 from hashprompt.backbone.catalogue import CATALOGUE, FILE_TYPES, NANO, brought_file, obtain
 from hashprompt.backbone.hub import timm_file
-from hashprompt.backbone.weights import LoadedBackbone, load_backbone
+from hashprompt.backbone.light import load_light, plain_sizes
+from hashprompt.backbone.preprocessing import LoadedBackbone
 from hashprompt.classifier.options import complete, new_options
 from hashprompt.data.streams.stream import Stream
 from hashprompt.engine.devices import single_device
@@ -63,7 +64,7 @@ class ClassifierConfig:
         options = _with_changes(folder, header, changes or {})
         recorded = header["backbone"]
         name = backbone or find_backbone(folder, recorded)
-        loaded = load_backbone(name, recorded["image_size"], may_download=backbone is not None)
+        loaded = _load(name, recorded, may_download=backbone is not None)
         if loaded.weights_sha256 != recorded["sha256"]:
             raise UserError(
                 f"{name} is not the backbone that {folder} was taught with: the weights differ "
@@ -91,8 +92,13 @@ class ClassifierConfig:
                 "sha256": backbone.weights_sha256,
                 "image_size": backbone.preprocessing.image_size,
                 "preprocessing": backbone.preprocessing.statistics(),
+                "plain": self._plain_sizes,
             },
         }
+
+    @cached_property
+    def _plain_sizes(self) -> dict[str, Any] | None:
+        return plain_sizes(self.backbone)
 
     @cached_property
     def run_options(self) -> RunOptions:
@@ -117,6 +123,17 @@ class ClassifierConfig:
         learner = build_method(self.method_name, config, self.backbone.model)
         assert isinstance(learner, Pipeline)
         return learner.to(self.device)
+
+
+def _load(name: str, recorded: Mapping[str, Any], may_download: bool) -> LoadedBackbone:
+    """The backbone that a classifier names; quickly where it can be."""
+    size, statistics = recorded["image_size"], recorded.get("preprocessing") or {}
+    light = load_light(name, size, recorded.get("plain"), statistics)
+    if light is not None and light.weights_sha256 == recorded["sha256"]:
+        return light
+    from hashprompt.backbone.weights import load_backbone
+
+    return load_backbone(name, size, may_download=may_download)
 
 
 def _with_changes(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from hashprompt.classifier.answering import as_asked, raise_first, refuse_bad_question
 from hashprompt.classifier.answers import Answer
 from hashprompt.classifier.changes import Changes, changes_of, difference, history_of
 from hashprompt.classifier.edits import Edit, forget_edit, merge_edit, rename_edit
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hashprompt.classifier.defaults import LearnPlan
     from hashprompt.classifier.evaluation import HeldOutPhotos
     from hashprompt.classifier.planner import LearnPlanner
+    from hashprompt.classifier.predict_inputs import Kind
     from hashprompt.classifier.predictor import Predictor
     from hashprompt.classifier.sorting import Sorted
     from hashprompt.classifier.trainer import LearnOutcome
@@ -325,32 +327,20 @@ class ContinualClassifier:
             batch_size: images at a time; it changes probabilities by rounding alone (below 1e-6).
         """
         answers, kind = self._answers(what, unknown_threshold, version, batch_size)
-        if kind == "array":
-            _raise_first(answers)
-            return np.array([answer.label for answer in answers])
-        if kind == "one":
-            _raise_first(answers)
-            return answers[0]
-        return answers
+        return as_asked(answers, kind)
 
     def predict_proba(self, what: Any, version: int | None = None) -> np.ndarray:
         """Calibrated probabilities (N, C), in the order of `classes_`."""
         answers, _ = self._answers(what, 1.0, version, 32)
-        _raise_first(answers)
+        raise_first(answers)
         names = [str(c) for c in self.classes_]
         return np.array([[answer.probabilities[c] for c in names] for answer in answers])
 
     def _answers(
         self, what: Any, threshold: float, version: int | None, batch_size: int
-    ) -> tuple[list[Answer], str]:
-        if batch_size < 1:
-            raise UserError(f"batch_size={batch_size}: it must be at least 1.")
-        _refuse_no_share("unknown_threshold", threshold)
-        from hashprompt.classifier.predict_inputs import load_inputs
-
-        predictor = self._load(version)
-        inputs, kind = load_inputs(what, short_side=predictor.config.short_side)
-        return predictor.answers(inputs, threshold, batch_size), kind
+    ) -> "tuple[list[Answer], Kind]":
+        refuse_bad_question(threshold, batch_size)
+        return self._load(version).ask(what, threshold, batch_size)
 
     def _load(self, number: int | None = None) -> "Predictor":
         """The version asked for, loaded; a learn elsewhere that has finished is noticed."""
@@ -392,7 +382,7 @@ class ContinualClassifier:
         from hashprompt.classifier.looking import KnownClasses
         from hashprompt.classifier.sorting import Sorter
 
-        _refuse_no_share("unknown_threshold", unknown_threshold)
+        refuse_bad_question(unknown_threshold)
         current = self._store.current()
         sorter = Sorter(Path(inbox).expanduser(), Path(into).expanduser(), sure, copy, move, quiet)
         return sorter.run(
@@ -420,8 +410,31 @@ class ContinualClassifier:
         """What differs between two versions."""
         return difference(self._store, self._store.version(old), self._store.version(new))
 
-    def export(self, target: str | Path, version: int | None = None, backbone: bool = True) -> Path:
-        """One version as a folder that opens on another machine, without paths of photos."""
+    def export(
+        self,
+        target: str | Path,
+        version: int | None = None,
+        backbone: bool = True,
+        format: Literal["torch", "onnx"] = "torch",
+        int8: bool = False,
+        test: str | Path | None = None,
+    ) -> Path:
+        """One version as a folder that opens on another machine, without paths of photos.
+
+        Args:
+            backbone: whether to copy the weights of the backbone too.
+            format: `torch` is a classifier that goes on learning; `onnx` one graph from pixels to
+                probabilities, for `OnnxClassifier` or any other program with onnxruntime.
+            int8: of `onnx`: the large matrices as int8; what it costs is measured.
+            test: of `onnx`: photos to compare both with, a folder of class folders or a CSV file;
+                for int8 by default the held-out ones that still lie where they were.
+        """
+        if format == "onnx":
+            from hashprompt.classifier.onnx_export import export_onnx
+
+            return export_onnx(self._store, Path(target), version, self.backbone, int8, test)
+        if int8 or test is not None:
+            raise UserError("int8 and test belong to format=onnx (`--format onnx`).")
         from hashprompt.classifier.config import weights_file
 
         extra: dict[str, Path] = {}
@@ -461,7 +474,7 @@ class ContinualClassifier:
     def score(self, X: Any, y: Sequence[Any], sample_weight: Any = None) -> float:
         """Share of right answers."""
         answers, _ = self._answers(X, 1.0, None, 32)
-        _raise_first(answers)
+        raise_first(answers)
         right = [str(a.label) == str(label) for a, label in zip(answers, y, strict=True)]
         return float(np.average(right, weights=sample_weight))
 
@@ -509,14 +522,3 @@ def group_photos(
 
     sorter = Sorter(Path(inbox).expanduser(), Path(into).expanduser(), 0.0, copy, move, quiet)
     return sorter.run(lambda _: NoClasses(backbone), None, None, 0.0)
-
-
-def _refuse_no_share(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise UserError(f"{name}={value}: expected a share between 0 and 1.")
-
-
-def _raise_first(answers: Sequence[Answer]) -> None:
-    for answer in answers:
-        if answer.error:
-            raise UserError(f"{answer.name}: {answer.error}")

@@ -9,13 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
 
 from hashprompt.backbone.catalogue import FILE_TYPES, NANO, download_folder
 from hashprompt.backbone.hub import timm_file
 from hashprompt.backbone.names import cached_models
-from hashprompt.backbone.weights import LoadedBackbone
+from hashprompt.backbone.preprocessing import LoadedBackbone
 from hashprompt.classifier.learn_job import Effort
 from hashprompt.errors import UserError
 from hashprompt.texts import visible
@@ -57,6 +56,8 @@ def _weight_files() -> list[tuple[int, str]]:
 
 
 def _cached_vits() -> list[tuple[int, str]]:
+    import timm
+
     vits = timm.list_models(module="vision_transformer")
     names = [name for name in cached_models() if name.partition(".")[0] in vits]
     files = []

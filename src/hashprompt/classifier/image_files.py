@@ -3,25 +3,26 @@
 import hashlib
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
 
-from hashprompt.data.reading.image_stores import pixel_digest
 from hashprompt.data.reading.images import (
     ImageFile,
     UnreadableImage,
     file_digest,
     from_pil,
-    read_image,
+    read_pixels,
     size_problem,
 )
 from hashprompt.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHANNELS = (1, 3, 4)  # grey, RGB, RGB with transparency
 EMPTY = hashlib.sha256().hexdigest()
@@ -45,13 +46,13 @@ class EncodedImage:
 class DecodedImage:
     """A decoded image (3, H, W) uint8, which is read like any image file."""
 
-    image: Tensor
+    image: np.ndarray
     name: str
 
     def read_bytes(self) -> bytes:
         """The image as a PPM file: nothing is lost and nothing is compressed."""
         height, width = self.image.shape[1:]
-        pixels = self.image.permute(1, 2, 0).numpy().tobytes()
+        pixels = self.image.transpose(1, 2, 0).tobytes()
         return f"P6 {width} {height} 255\n".encode() + pixels
 
     def __str__(self) -> str:
@@ -71,7 +72,7 @@ def as_image_file(item: Any, name: str) -> ImageFile:
         return EncodedImage(bytes(item), name)
     if isinstance(item, Image.Image):
         return DecodedImage(from_pil(item, name), name)
-    if isinstance(item, np.ndarray | Tensor):
+    if is_array(item):
         return DecodedImage(pixels_of(item, name), name)
     raise UserError(
         f"{name[:1].upper()}{name[1:]} is of the type {type(item).__name__}. Expected a path, the "
@@ -79,20 +80,28 @@ def as_image_file(item: Any, name: str) -> ImageFile:
     )
 
 
-def decode_image(file: ImageFile, short_side: int | None = None) -> Tensor:
-    """(3, H, W) uint8, upright, and reduced as `read_image` does it."""
+def is_array(item: Any) -> bool:
+    """Whether it is an array or a tensor, of which there is none before torch is imported."""
+    torch = sys.modules.get("torch")
+    return isinstance(item, np.ndarray) or (torch is not None and isinstance(item, torch.Tensor))
+
+
+def decode_image(file: ImageFile, short_side: int | None = None) -> np.ndarray:
+    """(3, H, W) uint8, upright, and reduced as `read_pixels` does it."""
     if isinstance(file, DecodedImage):
         height, width = file.image.shape[1:]
         if problem := size_problem(height, width):
             raise UnreadableImage(file, problem)
         if short_side is None or min(height, width) <= short_side:
             return file.image
-    return read_image(file, short_side)
+    return read_pixels(file, short_side)
 
 
 def content_digest(file: ImageFile) -> str:
     """SHA-256 of a file's bytes (of shape and pixels, if it is decoded); empty if unreadable."""
     if isinstance(file, DecodedImage):
+        from hashprompt.data.reading.image_stores import pixel_digest  # imports torch
+
         return pixel_digest(file.image).hex()
     try:
         digest = file_digest(file).hex()
@@ -108,28 +117,28 @@ def local_path(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))  # that of pathlib raises for `~nobody`
 
 
-def uint8_tensor(array: np.ndarray | Tensor, what: str) -> Tensor:
+def uint8_array(array: "np.ndarray | Tensor", what: str) -> np.ndarray:
     """The same numbers in main memory, if they are bytes."""
-    if array.dtype not in (np.uint8, torch.uint8):
-        kind = str(array.dtype).removeprefix("torch.")
+    kind = str(array.dtype).removeprefix("torch.")
+    if kind != "uint8":
         hint = ""
         if "float" in kind:
             hint = " Give images as they are, not scaled or normalised (of 0…1: 255 * x, rounded)."
         raise UserError(f"{what} holds numbers of the type {kind}; expected uint8, 0…255.{hint}")
-    if isinstance(array, Tensor):
-        return array.detach().cpu()
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+    if not isinstance(array, np.ndarray):
+        array = array.detach().cpu().numpy()
+    return np.require(array, requirements=["C", "W"])
 
 
-def pixels_of(array: np.ndarray | Tensor, what: str) -> Tensor:
+def pixels_of(array: "np.ndarray | Tensor", what: str) -> np.ndarray:
     """(H, W, 3), (H, W) or (3, H, W) uint8 -> (3, H, W); one or four channels will do as well."""
-    image = uint8_tensor(array, what)
+    image = uint8_array(array, what)
     if image.ndim == 2:
         image = image[None]
     elif image.ndim == 3 and image.shape[2] in CHANNELS:
-        image = image.permute(2, 0, 1)
+        image = image.transpose(2, 0, 1)
     if image.ndim != 3 or image.shape[0] not in CHANNELS or 0 in image.shape:
         raise UserError(
             f"{what} has the shape {tuple(array.shape)}; expected (H, W, 3), (H, W) or (3, H, W)."
         )
-    return image.expand(3, -1, -1) if len(image) == 1 else image[:3]
+    return np.repeat(image, 3, axis=0) if len(image) == 1 else image[:3]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from hashprompt.classifier.image_files import as_image_file, local_path, uint8_tensor
+from hashprompt.classifier.image_files import as_image_file, local_path, uint8_array
 from hashprompt.classifier.names import shorten
 from hashprompt.classifier.sort_journal import left_out
 from hashprompt.data.reading.entries import Entry
@@ -110,7 +110,7 @@ def _from_images(images: Any, labels: Any) -> LabelledImages:
                 f"The images have the shape {tuple(images.shape)}; expected (N, H, W, 3), "
                 "(N, H, W) or (N, 3, H, W)."
             )
-        images = uint8_tensor(images, "the array of images")
+        images = uint8_array(images, "the array of images")
     elif not isinstance(images, list | tuple):
         raise UserError(
             f"The images are a {type(images).__name__}; expected an array or a list of paths, "

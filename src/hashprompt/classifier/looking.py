@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from hashprompt.backbone.weights import load_backbone
 from hashprompt.classifier.answers import Answer
@@ -31,7 +31,7 @@ class KnownClasses:
         self.short_side = predictor.config.short_side
         self.classes: list[str] = predictor.info["classes"]
 
-    def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, Tensor | None]]:
+    def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, np.ndarray | None]]:
         return self.predictor.stream(inputs, self.threshold, BATCH)
 
 
@@ -52,14 +52,14 @@ class NoClasses:
         self.views = views_of(self.config.run_options, loaded.preprocessing, photo_stream(()))
 
     @torch.no_grad()
-    def _features(self, images: list[Tensor]) -> Tensor:
+    def _features(self, images: list[np.ndarray]) -> np.ndarray:
         """Plain features (B, D) of B images."""
         device = self.config.device
         with autocast(self.config.run_options, device):
-            seen = self.views.clean(PhotoBatch(images).to(device))
-            return self.config.backbone.model(seen).float().cpu()
+            seen = self.views.clean(PhotoBatch(map(torch.from_numpy, images)).to(device))
+            return self.config.backbone.model(seen).float().cpu().numpy()
 
-    def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, Tensor | None]]:
+    def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, np.ndarray | None]]:
         photos = iter(inputs)
         while batch := list(islice(photos, BATCH)):
             readable = [item.image for item in batch if item.image is not None]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hashprompt.backbone.weights import load_backbone
 from hashprompt.classifier.config import ClassifierConfig, reading_size
 from hashprompt.classifier.defaults import (
     LearnPlan,
@@ -82,6 +81,8 @@ class LearnPlanner:
         if self._config is not None or not self.store.is_new:
             config = self.config()
             return self._dataset(request, base, config.short_side), config
+        from hashprompt.backbone.weights import load_backbone  # imports timm
+
         image_size = self.options.get("image_size")
         loaded = load_backbone(self.backbone or choose_backbone(), image_size)
         dataset = self._dataset(request, base, reading_size(loaded))

@@ -6,22 +6,25 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from PIL import Image
-from torch import Tensor
 
 from hashprompt.classifier.image_files import (
     CHANNELS,
     as_image_file,
     decode_image,
+    is_array,
     local_path,
-    uint8_tensor,
+    uint8_array,
 )
 from hashprompt.data.reading.images import SUFFIXES, UnreadableImage, looks_like_image
 from hashprompt.data.reading.threads import reading_threads
 from hashprompt.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PREFETCH = 16  # images decoded while earlier ones are used; a large photo takes 40 MB
 Kind = Literal["one", "many", "array"]
@@ -31,7 +34,7 @@ class InputImage(NamedTuple):
     """One image to predict: decoded, (3, H, W) uint8, or the reason why it is not."""
 
     name: str
-    image: Tensor | None
+    image: np.ndarray | None
     error: str | None = None
 
 
@@ -106,7 +109,7 @@ def load_inputs(what: Any, short_side: int | None = None) -> tuple[InputLoader, 
         what = what.to_numpy()
     if isinstance(what, str | Path):
         items, kind = _at(what)
-    elif isinstance(what, np.ndarray | Tensor):
+    elif is_array(what):
         items, kind = _in_array(what)
     elif isinstance(what, bytes | bytearray | memoryview):
         items, kind = [RawInput("image", what)], "one"
@@ -151,7 +154,7 @@ def _in_folder(folder: str) -> list[str]:
     return sorted(found)
 
 
-def _in_array(array: np.ndarray | Tensor) -> tuple[list[RawInput], Kind]:
+def _in_array(array: "np.ndarray | Tensor") -> tuple[list[RawInput], Kind]:
     if isinstance(array, np.ndarray) and array.dtype.kind in "OU":
         if array.ndim != 1:
             raise UserError(f"An array of paths has the shape {array.shape}; expected (N,).")
@@ -165,7 +168,7 @@ def _in_array(array: np.ndarray | Tensor) -> tuple[list[RawInput], Kind]:
             f"The array has the shape {shape}; expected one image (H, W, 3), (H, W) or (3, H, W), "
             "or N of them."
         )
-    return [_single(image, i) for i, image in enumerate(uint8_tensor(array, "the array"))], "array"
+    return [_single(image, i) for i, image in enumerate(uint8_array(array, "the array"))], "array"
 
 
 def _in_list(images: Iterable[Any]) -> list[RawInput]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from torch import Tensor
 
 from hashprompt.classifier.answers import Answer
 from hashprompt.classifier.grouping import MOST, Groups
@@ -43,7 +42,7 @@ class Answering(Protocol):
     short_side: int
     classes: list[str]
 
-    def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, Tensor | None]]:
+    def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, np.ndarray | None]]:
         """Answer and plain feature (D,) of each image; no feature for what cannot be read."""
 
 
@@ -177,7 +176,7 @@ class Sorter:
                         advance(1)
 
     def _decision(
-        self, answer: Answer, feature: Tensor | None, folders: dict[str, str], unsure: str
+        self, answer: Answer, feature: np.ndarray | None, folders: dict[str, str], unsure: str
     ) -> Decision:
         if answer.error is not None or feature is None:
             return Decision(answer.name, error=answer.error or "unreadable")
@@ -186,7 +185,7 @@ class Sorter:
             answer.name, None, "", label, answer.confidence if label else None, answer.unknown
         )
         if answer.is_unknown:
-            return replace(known, feature=encode_feature(feature.cpu().numpy()))
+            return replace(known, feature=encode_feature(feature))
         return replace(known, folder=folders[label] if answer.confidence >= self.sure else unsure)
 
     def _group(self, prefix: str, first: int, alone: str) -> dict[str, int]:

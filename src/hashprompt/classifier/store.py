@@ -25,17 +25,17 @@ from hashprompt.classifier.learn_job import JOB
 from hashprompt.engine.checkpoint import FILES as CHECKPOINTS
 from hashprompt.errors import UserError
 from hashprompt.schemas.classifier import Header, Holder, PhotoRows, VersionInfo
+from hashprompt.schemas.exported import MODEL
 from hashprompt.storage.files import (
     Target,
-    as_given,
     copy_file,
     in_words,
     inside,
+    new_folder,
     read_file,
     reason_of,
     remove_file,
     remove_left_overs,
-    remove_new,
     remove_ours,
     rename,
     sync_folder,
@@ -270,20 +270,12 @@ class Store:
         # Where the photos lie is nobody's business on another machine.
         photos = {key: [*entry[:2], "", *entry[3:]] for key, entry in self.photos(version).items()}
         tensors = self._content(version, TENSORS)
-        with in_words(target):
-            if target.exists() and (not target.is_dir() or any(target.iterdir())):
-                raise UserError(f"{target} exists already. Export to a new or an empty folder.")
-            place = temporary_name(as_given(target.absolute()))
-            try:
-                folder = inside(place, "versions", version.folder.name)
-                _write_version(folder, version.info, tensors, photos)
-                for name, path in extra_files.items():
-                    copy_file(path, inside(place, name))
-                write_json(inside(place, HEADER), header)
-                sync_folder(place)
-                rename(place, as_given(target))
-            finally:
-                remove_new(place)
+        with new_folder(target) as place:
+            folder = inside(place, "versions", version.folder.name)
+            _write_version(folder, version.info, tensors, photos)
+            for name, path in extra_files.items():
+                copy_file(path, inside(place, name))
+            write_json(inside(place, HEADER), header)
         return target
 
     # Helpers. ------------------------------------------------------------------------------
@@ -299,6 +291,12 @@ class Store:
             finished = _numbered(self._versions)
         except OSError as error:
             raise UserError(f"Cannot read {self.folder}: {reason_of(error)}.") from error
+        if MODEL in names:
+            raise UserError(
+                f"{self.folder} is a classifier that was exported to ONNX: it can be asked "
+                f"(hashprompt predict {self.folder} IMAGES), but has no versions to learn from, "
+                "list or export."
+            )
         if names - OURS:
             raise UserError(
                 f"{self.folder} is not a classifier: it holds {min(names - OURS)!r} and no "

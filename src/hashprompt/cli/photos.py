@@ -41,6 +41,13 @@ class Unreadable(str, Enum):  # noqa: UP042 (older typer knows no StrEnum)
     SKIP = "skip"
 
 
+class Format(str, Enum):  # noqa: UP042
+    """What `export` writes."""
+
+    TORCH = "torch"
+    ONNX = "onnx"
+
+
 def learn(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="The classifier's folder, new or existing.")
@@ -159,9 +166,20 @@ def predict(
     `hashprompt predict birds/ garden.jpg other/*.jpg --json`
     """
     _refuse_both("--json", as_json, "--csv", csv is not None)
-    answers = _existing(model, backbone).predict(
-        images, unknown_threshold=unknown_threshold, version=version, batch_size=batch_size
-    )
+    from hashprompt.schemas.exported import is_exported
+
+    question: dict[str, Any] = {"unknown_threshold": unknown_threshold, "batch_size": batch_size}
+    if is_exported(model.expanduser()):
+        if version is not None or backbone is not None:
+            raise UserError(
+                f"{model} was exported to ONNX: it is one version, with its backbone. Leave out "
+                "--version and --backbone."
+            )
+        from hashprompt.classifier.onnx_model import OnnxClassifier
+
+        answers = OnnxClassifier(model).predict(images, **question)
+    else:
+        answers = _existing(model, backbone).predict(images, version=version, **question)
     if csv:
         from hashprompt.classifier.answers import to_csv
         from hashprompt.storage.files import as_given, write_atomically
@@ -376,13 +394,30 @@ def export(
     backbone: Annotated[
         bool, typer.Option("--backbone/--no-backbone", help="Copy the backbone's weights too.")
     ] = True,
+    format_: Annotated[
+        Format, typer.Option("--format", help="`torch` goes on learning; `onnx` needs no torch.")
+    ] = Format.TORCH,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="ONNX: a smaller file; what it costs is measured.")
+    ] = False,
+    test: Annotated[
+        Path | None,
+        typer.Option(help="ONNX: photos to measure with; default for int8: held-out ones."),
+    ] = None,
 ) -> None:
-    """Copy one version into a folder that works on another machine."""
-    folder = _existing(model).export(target, version, backbone)
+    """Write one version into a folder that works on another machine.
+
+    `hashprompt export birds/ birds-onnx/ --format onnx` · one graph, asked without torch
+    """
+    if format_ is Format.ONNX and not backbone:
+        raise UserError("An ONNX model holds its backbone: leave out --no-backbone.")
+    folder = _existing(model).export(target, version, backbone, format_.value, int8, test)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print_line(
         f"Exported to {folder} ({_megabytes(size)}). Ask it: hashprompt predict {folder} IMAGES"
     )
+    if int8 or test is not None:
+        _say_accuracy(folder)
 
 
 def register(app: typer.Typer) -> None:
@@ -479,6 +514,21 @@ def _show_answers(answers: "Sequence[Answer]", top: int) -> None:
     if len(answers) == 1 and answers[0].reminds_of:
         near = dict.fromkeys(f"{r['class']} from {r['learned']}" for r in answers[0].reminds_of)
         print_line(f"Reminds of {', '.join(near)}.")
+
+
+def _say_accuracy(folder: Path) -> None:
+    """How an ONNX model does beside the classifier it was made of."""
+    from hashprompt.classifier.onnx_model import read_description
+
+    found = read_description(folder)["accuracy"]
+    if found is None or not found["photos"]:
+        print_warning("No held-out photo lies where it was, so nothing is measured; give --test.")
+        return
+    before, after = (f"{100 * found[k] / found['photos']:.1f} %" for k in ("before", "after"))
+    print_line(
+        f"Of {found['photos']:,} photos ({found['source']}) it answers {found['same']:,} as the "
+        f"classifier does; right are {before} before and {after} now."
+    )
 
 
 def _line_of_descent(rows: list[dict[str, Any]]) -> set[int]:

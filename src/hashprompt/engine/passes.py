@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from hashprompt.backbone.weights import LoadedBackbone
+from hashprompt.backbone.preprocessing import LoadedBackbone
 from hashprompt.data.dataset import ImageTable
 from hashprompt.data.hashing import tensor_hash
 from hashprompt.data.reading.image_stores import PhotoBatch

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import Tensor
 
-from hashprompt.backbone.weights import LoadedBackbone
+from hashprompt.backbone.preprocessing import LoadedBackbone
 from hashprompt.data.reading.prefetch import Prefetch
 from hashprompt.data.streams.stream import Stream, TaskData
 from hashprompt.engine.callbacks import Callback, Callbacks, StepEnd

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hashprompt.backbone.weights import Preprocessing
+from hashprompt.backbone.preprocessing import Preprocessing
 from hashprompt.data.streams.stream import Stream
 from hashprompt.data.transforms.recipes import describe_views, make_views
 from hashprompt.data.transforms.views import Views

@@ -74,7 +74,7 @@ class Hash(SharedPool):
         if self.config.infer_penalty == "task":
             return self.penalties[task]
         today = self._penalty() * (self.config.infer_penalty == "current")
-        return today.expand(len(task), -1, -1)
+        return today.expand(task.shape[0], -1, -1)
 
     # HGM. ----------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ class Hide(PromptPipeline):
         if task is not None and self.config.batchwise_prompt:
             task = shared_task(task)
         layout = self.config.legacy_kv_layout
-        return Injection(prefix=self.prompts.prefixes(task, len(tokens), layout))
+        return Injection(prefix=self.prompts.prefixes(task, tokens.shape[0], layout))
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.prompts.current]

@@ -54,7 +54,7 @@ class Norga(PromptPipeline):
     def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
         if task is not None and self.config.batchwise_prompt:
             task = shared_task(task)
-        prefix = self.prompts.prefixes(task, len(tokens), self.config.legacy_kv_layout)
+        prefix = self.prompts.prefixes(task, tokens.shape[0], self.config.legacy_kv_layout)
         gates = {block: partial(self._gate, i) for i, block in enumerate(self.prompts.blocks)}
         return Injection(prefix=prefix, gates=gates)
 

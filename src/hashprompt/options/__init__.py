@@ -10,6 +10,7 @@ from hashprompt.errors import UserError, shortened
 
 MOST = 3  # problems that are told at once
 LARGEST = 1e30
+MOST_LISTED = 800  # characters of known names
 
 
 class Options(BaseModel):
@@ -74,4 +75,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     hint = f"Did you mean {', '.join(f'`{n}`' for n in near)}?" if near else ""
-    return f"Unknown {kind} `{shortened(name)}`. {hint or 'Known: ' + ', '.join(names) + '.'}"
+    hint = hint or f"Known: {shortened(', '.join(names), MOST_LISTED)}."
+    return f"Unknown {kind} `{shortened(name)}`. {hint}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -138,14 +139,16 @@ def _size(result: dict[str, Any]) -> str:
 def _departures(ran: list[tuple[str, Runs]]) -> Iterator[str]:
     """Rows whose protocol is not that of the first one, kept images, legacy switches."""
     rows = [(name, [Run(Path(name), r, ()) for r in runs.values()]) for name, runs in ran]
-    first = rows[0][1][0]
+    by_chance = {run.chance: run for run in rows[0][1]}
     for name, runs in rows:
-        same = next((run for run in rows[0][1] if run.chance == runs[0].chance), first)
-        fields = [f for f in differing_fields(same, runs[0]) if f != "legacy"]
-        protocol = runs[0].result["protocol"]
+        protocols = [run.result["protocol"] for run in runs]
+        same = [by_chance.get(run.chance, rows[0][1][0]) for run in runs]
+        differing = [differing_fields(*pair) for pair in zip(same, runs, strict=True)]
+        fields = [f for f in dict.fromkeys(chain(*differing)) if f != "legacy"]
         if fields:
             yield f"{name} differs from {rows[0][0]} in {', '.join(fields)}"
-        if protocol.get("keeps_images"):
-            yield f"{name} keeps images of old tasks ({protocol['keeps_images']})"
-        if protocol["legacy"]:
-            yield f"{name} repeats a flaw of public code ({', '.join(protocol['legacy'])})"
+        for kept in dict.fromkeys(p["keeps_images"] for p in protocols if p.get("keeps_images")):
+            yield f"{name} keeps images of old tasks ({kept})"
+        flaws = dict.fromkeys(chain(*(protocol["legacy"] for protocol in protocols)))
+        if flaws:
+            yield f"{name} repeats a flaw of public code ({', '.join(flaws)})"

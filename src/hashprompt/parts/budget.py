@@ -35,6 +35,11 @@ class MemoryGuard(TorchDispatchMode):
         super().__init__()
         self._what, self._numbers = what, 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled here; True makes torch import its compiler, which takes seconds.
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -36,6 +36,6 @@ class Cells(nn.Module):
 
     def to_classes(self, cell_scores: Tensor, how: Literal["amax", "mean"] = "amax") -> Tensor:
         """Log scores of cells (B, M) -> of classes (B, C): the best cell speaks, or all do."""
-        out = cell_scores.new_full((len(cell_scores), self.classes), -torch.inf)
+        out = cell_scores.new_full((cell_scores.shape[0], self.classes), -torch.inf)
         index = self.label.expand_as(cell_scores)
         return out.scatter_reduce(1, index, cell_scores, how, include_self=False)

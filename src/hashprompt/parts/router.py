@@ -104,4 +104,4 @@ class Routers(TaskSlots):
             if task is None:
                 return mean @ self.current[decision]
             every = torch.einsum("bd,tdn->btn", mean, self.stacked()[:, decision])
-            return every[torch.arange(len(task), device=task.device), task]
+            return every[torch.arange(task.shape[0], device=task.device), task]

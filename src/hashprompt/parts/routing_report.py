@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from hashprompt.parts.precision import exact
 from hashprompt.parts.router import Routing
 
 CONSTANT = 0.01  # a router whose weights vary less gives all images the same prompt
@@ -25,16 +26,17 @@ def describe_routing(routing: Routing, labels: Tensor, delta: float) -> dict[str
         usage_entropy: of the experts' shares of all choices, 1 is even use.
         delta_over_spread: δ ÷ standard deviation of an image's scores over the experts.
     """
-    weights = routing.weights.double()  # (N, S, E)
+    weights = exact(routing.weights)  # (N, S, E)
+    labels, chosen_ids = labels.to(weights.device), routing.chosen.to(weights.device)
     mean = weights.mean(0)
     size = (weights**2).sum(-1).mean(0)  # (S,)
     within = torch.zeros_like(size)
     for label in labels.unique():
-        own = weights[labels.to(weights.device) == label]
+        own = weights[labels == label]
         within += ((own - own.mean(0)) ** 2).sum((0, -1)) / len(weights)
     variance = size - (mean**2).sum(-1)
     by_class = 1 - within / variance.clamp(min=1e-12)
-    chosen = torch.zeros_like(weights).scatter(-1, routing.chosen, 1.0).mean(0)  # (S, E)
+    chosen = torch.zeros_like(weights).scatter(-1, chosen_ids, 1.0).mean(0)  # (S, E)
     shares = chosen / chosen.sum(-1, keepdim=True)
     evenness = torch.special.entr(shares).sum(-1) / math.log(max(weights.shape[-1], 2))
     spread = routing.scores.float().std(-1).mean()

@@ -39,6 +39,7 @@ class StoredBackbone(Schema):
     sha256: Sha256
     image_size: Annotated[int, Field(ge=1, le=10_000)]
     preprocessing: StoredPreprocessing | None = None  # not in older files
+    plain: Values | None = None  # sizes of the plain ViT that it equals; not in older files
 
 
 class Fixed(Schema):

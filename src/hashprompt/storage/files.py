@@ -212,6 +212,25 @@ def rename(old: Target, new: Target) -> None:
     os.replace(old, new)
 
 
+@contextmanager
+def new_folder(target: Path) -> Iterator[Target]:
+    """A folder to fill, which becomes `target` at the end: complete, or not there at all.
+
+    Raises:
+        UserError: if `target` is there already and not an empty folder.
+    """
+    with in_words(target):
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise UserError(f"{target} exists already. Export to a new or an empty folder.")
+        place = temporary_name(as_given(target.absolute()))
+        try:
+            yield place
+            sync_folder(place)
+            rename(place, as_given(target))
+        finally:
+            remove_new(place)
+
+
 def make_folder(target: Target) -> None:
     """Make a folder, and those above it, unless it is there."""
     target.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,6 +17,7 @@ from hashprompt.data.reading.opening import open_photos
 from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
 from hashprompt.data.reading.threads import in_threads
 from hashprompt.errors import UserError
+from hashprompt.texts import in_natural_order
 
 TEST_SHARE = 0.2
 Part = Literal["train", "test", ""]
@@ -122,16 +122,6 @@ def held_out(names: Sequence[str], share: float = TEST_SHARE) -> set[str]:
     # One image at least for each side; a class of a single image stays in training.
     count = min(len(names) - 1, max(1, round(share * len(names))))
     return set(sorted(names, key=draw)[:count])
-
-
-def in_natural_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Sorted, with numbers by value: `task2` before `task10`."""
-
-    def key(name: str) -> list[tuple[int, int, str]]:
-        pieces = re.split(r"([0-9]+)", name)
-        return [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in pieces if p]
-
-    return tuple(sorted(names, key=lambda name: (key(name), name)))
 
 
 def _plain(name: str) -> str:

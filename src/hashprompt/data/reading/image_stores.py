@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,7 +122,7 @@ class Photos:
         return hashlib.sha256(b"".join(self.digests())).hexdigest()
 
 
-def pixel_digest(image: Tensor) -> bytes:
+def pixel_digest(image: Tensor | np.ndarray) -> bytes:
     """SHA-256 of the shape and the pixels of an image."""
     shape = f"{tuple(image.shape)}".encode()
-    return hashlib.sha256(shape + image.numpy().tobytes()).digest()
+    return hashlib.sha256(shape + np.asarray(image).tobytes()).digest()

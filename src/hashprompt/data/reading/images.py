@@ -2,7 +2,7 @@
 
 Whatever lies in a folder of photos ends here: every mode becomes RGB, of an animation the first
 frame is taken, and a file that is broken, empty, huge, endless or no image raises
-`UnreadableImage`. Encoded images are opened by `opened` alone.
+`UnreadableImage`. Encoded images are opened by `opened` alone. Importing this imports no torch.
 """
 
 import hashlib
@@ -11,16 +11,17 @@ from contextlib import closing, contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
-import torch
 from PIL import Image, ImageOps
-from torch import Tensor
 
 from hashprompt.data.reading.threads import Budget
 from hashprompt.errors import UserError
 from hashprompt.storage.files import open_file
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Decoders are chosen by content, from this list alone: some others of Pillow start programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
@@ -60,7 +61,14 @@ def looks_like_image(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def read_image(file: ImageFile, short_side: int | None = None, upright: bool = True) -> Tensor:
+def read_image(file: ImageFile, short_side: int | None = None, upright: bool = True) -> "Tensor":
+    """What `read_pixels` gives, (3, H, W) uint8, as a tensor."""
+    import torch
+
+    return torch.from_numpy(read_pixels(file, short_side, upright))
+
+
+def read_pixels(file: ImageFile, short_side: int | None = None, upright: bool = True) -> np.ndarray:
     """Decode an image to RGB.
 
     Grey images get three equal channels, 16 bits become 8, transparency is dropped (as
@@ -99,8 +107,8 @@ def file_digest(file: ImageFile, start: bytes = b"") -> bytes:
     return digest.digest()
 
 
-def from_pil(image: Image.Image, name: str) -> Tensor:
-    """(3, H, W) uint8 of an image that was opened by somebody else, as `read_image` gives it."""
+def from_pil(image: Image.Image, name: str) -> np.ndarray:
+    """(3, H, W) uint8 of an image that was opened by somebody else, as `read_pixels` gives it."""
     with _in_words(Path(name)):
         if image.format is None or image.format in TURNABLE:
             image = ImageOps.exif_transpose(image)
@@ -216,15 +224,13 @@ def _final_size(image: Image.Image, short_side: int | None, upright: bool) -> tu
     return max(short_side, round(height * scale)), max(short_side, round(width * scale))
 
 
-def _pixels(image: Image.Image) -> Tensor:
+def _pixels(image: Image.Image) -> np.ndarray:
     """(3, H, W) uint8 of an image in any mode."""
-    strips = _strips(image)
-    if len(strips) == 1:
-        return torch.from_numpy(np.array(_converted(image))).permute(2, 0, 1).contiguous()
-    pixels = torch.empty(3, image.height, image.width, dtype=torch.uint8)
-    for box in strips:
-        strip = np.array(_converted(image.crop(box)))
-        pixels[:, box[1] : box[3]] = torch.from_numpy(strip).permute(2, 0, 1)
+    pixels = np.empty((3, image.height, image.width), dtype=np.uint8)
+    for box in _strips(image):
+        whole = box == (0, 0, *image.size)
+        strip = np.asarray(_converted(image if whole else image.crop(box)))
+        pixels[:, box[1] : box[3]] = strip.transpose(2, 0, 1)
     return pixels
 
 

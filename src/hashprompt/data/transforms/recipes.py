@@ -9,7 +9,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from hashprompt.backbone.weights import STATISTICS, Preprocessing
+from hashprompt.backbone.preprocessing import STATISTICS, Preprocessing
 from hashprompt.data.transforms.views import Colours, Views
 from hashprompt.errors import UserError
 from hashprompt.options.run import Augment, Normalize, Transform

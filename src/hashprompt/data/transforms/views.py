@@ -5,16 +5,18 @@ and the recipes of other papers, go image by image through torchvision.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torchvision.transforms import v2
 
-from hashprompt.backbone.weights import Preprocessing
+from hashprompt.backbone.preprocessing import Preprocessing
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.options.run import Augment
+
+if TYPE_CHECKING:
+    from torchvision.transforms import v2
 
 Images = Tensor | PhotoBatch
 MOST_PIXELS = 1 << 25  # resized at once, before and after: 400 MB
@@ -30,7 +32,9 @@ class Colours:
     grey_chance: float = 0.0
     policy: Literal["", "cifar10", "imagenet"] = ""  # of AutoAugment
 
-    def steps(self) -> list[v2.Transform]:
+    def steps(self) -> "list[v2.Transform]":
+        from torchvision.transforms import v2
+
         jitter: v2.Transform = v2.ColorJitter(*self.jitter)
         if self.jitter_chance < 1:
             jitter = v2.RandomApply([jitter], self.jitter_chance)
@@ -83,6 +87,8 @@ class Views:
         if self.augment == "none" and self.colours is None:
             return self.clean(images)
         if isinstance(images, PhotoBatch) or self.by_image or self.colours:
+            from torchvision.transforms import v2  # answers need none of it
+
             steps = v2.Compose(self._steps())
             pixels = torch.stack([steps(image) for image in images])
             return self._normalise(pixels.float() / 255)
@@ -160,10 +166,12 @@ class Views:
 
     # Photos and recipes: image by image. ------------------------------------------------------
 
-    def _steps(self) -> list[v2.Transform]:
+    def _steps(self) -> list[Any]:
         """The train view of one image (3, h, w) uint8 -> (3, S, S) uint8."""
+        from torchvision.transforms import v2
+
         size, mode = self.preprocessing.image_size, v2.InterpolationMode(self._mode)
-        steps: list[v2.Transform] = []
+        steps: list[Any] = []
         if self.augment == "crop":
             steps.append(SquareWindow(size, mode))
         elif self.augment == "resized-crop":
@@ -185,17 +193,18 @@ class Views:
         return (pixels - mean) / std
 
 
-class SquareWindow(v2.Transform):
+class SquareWindow:
     """A random square of 7/8 of the shorter side, resized: photos keep their proportions."""
 
-    def __init__(self, size: int, mode: v2.InterpolationMode) -> None:
-        super().__init__()
+    def __init__(self, size: int, mode: "v2.InterpolationMode") -> None:
         self.size, self.mode = size, mode
 
-    def forward(self, image: Tensor) -> Tensor:
+    def __call__(self, image: Tensor) -> Tensor:
+        from torchvision.transforms.v2.functional import resized_crop
+
         height, width = image.shape[-2:]
         side = max(1, round(WINDOW * min(height, width)))
         top = int(torch.randint(height - side + 1, ()))
         left = int(torch.randint(width - side + 1, ()))
         size = [self.size, self.size]
-        return v2.functional.resized_crop(image, top, left, side, side, size, self.mode)
+        return resized_crop(image, top, left, side, side, size, self.mode)

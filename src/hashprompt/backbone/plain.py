@@ -1,0 +1,116 @@
+"""A plain ViT with timm's names, for answers: importing timm takes longer than importing torch.
+
+It is timm's `VisionTransformer` of the same sizes, tensor by tensor and number by number (the
+tests compare them), so `Backbone` runs either. Everything that is not this plain stays timm's.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+EPSILON = 1e-6  # of timm's ViTs
+
+
+class PatchEmbed(nn.Module):
+    """Patches (B, N, D) of images (B, 3, H, W)."""
+
+    def __init__(self, img_size: int, patch_size: int, embed_dim: int) -> None:
+        super().__init__()
+        self.img_size, self.patch_size = (img_size, img_size), (patch_size, patch_size)
+        self.num_patches = (img_size // patch_size) ** 2
+        self.proj = nn.Conv2d(3, embed_dim, patch_size, patch_size)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.proj(images).flatten(2).transpose(1, 2)
+
+
+class Attention(nn.Module):
+    """The layers of an attention; `Backbone` computes with them."""
+
+    def __init__(self, dim: int, num_heads: int, qkv_bias: bool) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim, self.attn_dim = num_heads, dim // num_heads, dim
+        self.scale = self.head_dim**-0.5
+        self.qkv, self.proj = nn.Linear(dim, 3 * dim, bias=qkv_bias), nn.Linear(dim, dim)
+        self.q_norm = self.k_norm = self.norm = nn.Identity()
+
+
+class Mlp(nn.Module):
+    """(B, N, D) -> (B, N, D)."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+        self.act, self.norm = nn.GELU(), nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.act(self.fc1(x)))
+
+
+class LayerScale(nn.Module):
+    """x · γ."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gamma
+
+
+class Block(nn.Module):
+    """The layers of a pre-norm block."""
+
+    def __init__(self, dim: int, num_heads: int, hidden: int, qkv_bias: bool, scaled: bool) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = (nn.LayerNorm(dim, eps=EPSILON) for _ in range(2))
+        self.attn, self.mlp = Attention(dim, num_heads, qkv_bias), Mlp(dim, hidden)
+        self.ls1, self.ls2 = (LayerScale(dim) if scaled else nn.Identity() for _ in range(2))
+
+
+class PlainViT(nn.Module):
+    """The sizes are the arguments of timm's `VisionTransformer` (see `Architecture`)."""
+
+    def __init__(
+        self,
+        img_size: int,
+        patch_size: int,
+        embed_dim: int,
+        depth: int,
+        num_heads: int,
+        mlp_ratio: float = 4.0,
+        qkv_bias: bool = True,
+        init_values: float | None = None,
+    ) -> None:
+        super().__init__()
+        if embed_dim % num_heads or img_size < patch_size:
+            raise ValueError("heads must share the width, and a patch must fit into the image")
+        self.embed_dim = embed_dim
+        self.patch_embed = PatchEmbed(img_size, patch_size, embed_dim)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, embed_dim))
+        positions = 1 + self.patch_embed.num_patches
+        self.pos_embed = nn.Parameter(torch.zeros(1, positions, embed_dim))
+        self.patch_drop = self.norm_pre = nn.Identity()
+        block = (embed_dim, num_heads, int(embed_dim * mlp_ratio), qkv_bias, bool(init_values))
+        self.blocks = nn.Sequential(*(Block(*block) for _ in range(depth)))
+        self.norm = nn.LayerNorm(embed_dim, eps=EPSILON)
+
+    def _pos_embed(self, patches: Tensor) -> Tensor:
+        """CLS before patches (B, N, D), and positions added to both."""
+        cls = self.cls_token.expand(patches.shape[0], -1, -1)
+        return torch.cat((cls, patches), dim=1) + self.pos_embed
+
+    def set_input_size(self, img_size: tuple[int, int]) -> None:
+        """Resample the position table for images of another size."""
+        old, new = (
+            side // self.patch_embed.patch_size[0]
+            for side in (self.patch_embed.img_size[0], img_size[0])
+        )
+        self.patch_embed.img_size, self.patch_embed.num_patches = img_size, new**2
+        if old == new:
+            return
+        cls, grid = self.pos_embed[:, :1], self.pos_embed[:, 1:]
+        grid = grid.reshape(1, old, old, -1).permute(0, 3, 1, 2)
+        grid = F.interpolate(grid, size=(new, new), mode="bicubic", antialias=True)
+        grid = grid.permute(0, 2, 3, 1).reshape(1, new**2, -1)
+        self.pos_embed = nn.Parameter(torch.cat((cls, grid), dim=1))

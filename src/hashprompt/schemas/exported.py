@@ -1,0 +1,66 @@
+"""What the JSON file beside a classifier that was exported to ONNX may hold."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from hashprompt.storage.schema import Count, Schema, Sha256
+
+MODEL, DESCRIPTION = "model.onnx", "model.json"
+
+
+def is_exported(folder: Path) -> bool:
+    """Whether a folder holds, or should hold, a classifier in ONNX."""
+    return any((folder / name).exists() for name in (MODEL, DESCRIPTION))
+
+
+class ExportedPreprocessing(Schema):
+    """How an image becomes the input of the graph, which normalises it itself."""
+
+    image_size: Annotated[int, Field(ge=1, le=10_000)]
+    short_side: Annotated[int, Field(ge=1, le=20_000)]  # larger photos are reduced when read
+    interpolation: str
+    center: Annotated[float, Field(gt=0, le=1)]
+    mean: Annotated[list[float], Field(min_length=3, max_length=3)]
+    std: Annotated[list[float], Field(min_length=3, max_length=3)]
+
+
+class ExportedAccuracy(Schema):
+    """How the model does on photos beside the classifier it was made of."""
+
+    source: str
+    photos: Count
+    before: Count  # right answers of the classifier
+    after: Count  # right answers of the model
+    same: Count  # photos for which both say the same
+
+
+class ExportedModel(Schema):
+    """`model.json`; all but `model_sha256` is in the model's metadata too."""
+
+    model_sha256: Sha256
+    weights: Literal["float32", "int8"]
+    opset: Count
+    runtime: str
+    hashprompt: str
+    version: Count
+    classes: Annotated[list[str], Field(min_length=1)]
+    integer_labels: bool
+    learns: list[str]
+    cells: list[Annotated[list[Count], Field(min_length=2, max_length=2)]]  # [learn, class]
+    preprocessing: ExportedPreprocessing
+    accuracy: ExportedAccuracy | None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError("`classes` has a name twice")
+        if any(
+            learn >= len(self.learns) or label >= len(self.classes) for learn, label in self.cells
+        ):
+            raise ValueError("`cells` has a learn or a class that is not there")
+        if self.integer_labels:
+            for name in self.classes:
+                int(name)
+        return self

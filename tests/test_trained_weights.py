@@ -72,7 +72,7 @@ def test_a_head_alone_needs_no_weight_of_the_vit() -> None:
 
 
 def test_more_last_blocks_than_there_are_is_refused() -> None:
-    with pytest.raises(UserError, match=f"last_blocks={DEPTH + 1}: .* has {DEPTH} blocks"):
+    with pytest.raises(UserError, match=f"last {DEPTH + 1} blocks .* has {DEPTH}"):
         TrainedWeights(small_backbone(), "last", blocks=DEPTH + 1)
 
 

@@ -67,7 +67,9 @@ class Passes:
     def raw(self, table: ImageTable, rows: Tensor) -> Tensor:
         """Pixels (n, 3, H, W) uint8 of some images; photos in the size that the ViT sees."""
         images = table.images[rows.cpu()].to(self.fabric.device)
-        return images if isinstance(images, Tensor) else self.views.raw(images)
+        if isinstance(images, Tensor):
+            return images
+        return self.views.raw(images).to(self.fabric.device)  # without photos it is on none
 
     def see(self, images: Tensor, view: View) -> Tensor:
         """A view (n, 3, S, S) of raw images (n, 3, H, W)."""

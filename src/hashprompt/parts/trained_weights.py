@@ -59,7 +59,10 @@ class TrainedWeights(nn.Module):
     ) -> None:
         super().__init__()
         if which == "last" and blocks > backbone.depth:
-            raise UserError(f"last_blocks={blocks}: this backbone has {backbone.depth} blocks.")
+            raise UserError(
+                f"The last {blocks} blocks are to be trained, but this backbone has "
+                f"{backbone.depth}: last_blocks (trained_blocks of l2p) can be that at most."
+            )
         first = backbone.depth - blocks
         chosen = {
             name: parameter

@@ -129,7 +129,8 @@ class Views:
         for row, image in enumerate(images):
             by_shape.setdefault(image.shape, []).append(row)
         size = self.preprocessing.image_size
-        out = torch.empty(len(images), 3, size, size, device=images[0].device)
+        device = images[0].device if images else None
+        out = torch.empty(len(images), 3, size, size, device=device)
         for rows in by_shape.values():
             out[rows] = self._central(torch.stack([images[row] for row in rows]))
         return out

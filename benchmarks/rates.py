@@ -20,17 +20,20 @@ from hashprompt.sweeps.grid import RowSpec, read_grid
 Trials = dict[str, list[dict[str, Any]]]  # by row of the grid: options to try
 
 
-def _around(lr: float, **others: float) -> list[dict[str, Any]]:
-    """A quarter of a rate, the rate and four times it; other rates go with it."""
-    return [
-        {"lr": lr * f, **{name: value * f for name, value in others.items()}} for f in (0.25, 1, 4)
-    ]
+def _around(lr: float, beyond: int = 0, **others: float) -> list[dict[str, Any]]:
+    """A quarter of a rate, the rate and four times it; other rates go with it.
+
+    Args:
+        beyond: how many times it is made four times larger still, where the largest was the best.
+    """
+    factors = [4.0**power for power in range(-1, 2 + beyond)]
+    return [{"lr": lr * f, **{name: rate * f for name, rate in others.items()}} for f in factors]
 
 
 REAL: Trials = {
     "ER": [{"lr": lr} for lr in (0.01, 0.03, 0.1)],
     "LwF": [{"lr": lr} for lr in (0.003, 0.01, 0.03, 0.1)],
-    "EASE": [{"lr": lr} for lr in (0.05, 0.2, 0.5)],
+    "EASE": [{"lr": lr} for lr in (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)],
     "LAE, adapter": [
         *({"lr": lr} for lr in (0.003, 0.01, 0.03)),
         {"lr": 0.03, "ema_decay": 0.9999},
@@ -44,7 +47,8 @@ REAL: Trials = {
         for lr in (3e-4, 0.001, 0.003, 0.01)
     ],
     "SLDC": [{"lr": lr} for lr in (3e-4, 1e-3, 3e-3, 1e-2)],
-    "APER, adapter": [{"lr": lr} for lr in (0.01, 0.05, 0.2)],
+    "APER, adapter": [{"lr": lr} for lr in (0.01, 0.05, 0.2, 1.0, 4.0)],
+    "RanPAC": [{"lr": lr} for lr in (0.01, 0.2, 1.0, 4.0)],
     "APER, SSF": [{"lr": lr} for lr in (0.01, 0.05, 0.2, 0.5)],
     "APER, VPT-Deep": [{"lr": lr} for lr in (0.01, 0.05, 0.2)],
     "FSA": [{"lr": lr} for lr in (1e-5, 3e-5, 1e-4, 3e-4, 1e-3)],
@@ -72,23 +76,32 @@ REAL: Trials = {
     ],
 }
 EMBEDDED: Trials = {
-    "Linear probe": [{"l2": l2} for l2 in (1.0, 10.0, 100.0)],
-    "SLCA": [{"lr": lr, "head_lr_scale": 0.01 / lr} for lr in (5e-5, 2e-4, 8e-4)],
+    "Linear probe": [{"l2": l2} for l2 in (1.0, 10.0, 100.0, 1000.0)],
+    "SLCA": [{"lr": lr, "head_lr_scale": 0.01 / lr} for lr in (5e-5, 2e-4, 8e-4, 3.2e-3)],
     "SLCA++": [
-        {"lr": lr, "first_lr": 2.5 * lr, "head_lr_scale": 0.01 / lr} for lr in (5e-4, 2e-3, 8e-3)
+        {"lr": lr, "first_lr": 2.5 * lr, "head_lr_scale": 0.01 / lr}
+        for lr in (5e-4, 2e-3, 8e-3, 3.2e-2)
     ],
     "DyTox": _around(4e-4, finetuning_lr=2e-4),
     "Co²L": [*_around(0.02), {"lr": 0.02, "temperature": 0.1}],
-    "EWC": [*_around(0.03), {"lr": 0.03, "penalty": 1e4}],
-    **{name: _around(0.2) for name in ("APER, adapter", "APER, SSF")},
-    **{name: _around(0.1) for name in ("EASE", "Hash", "Hash, best", "HiDe-Prompt", "NoRGa")},
+    "EWC": [*_around(0.03, beyond=1), {"lr": 0.03, "penalty": 1e4}],
+    "APER, adapter": _around(0.2, beyond=3),
+    "APER, SSF": _around(0.2, beyond=1),
+    "EASE": _around(0.1, beyond=3),
+    **{name: _around(0.1) for name in ("Hash", "Hash, best", "HiDe-Prompt", "NoRGa")},
     **{name: _around(0.1) for name in ("Joint training", "DualPrompt", "S-Prompt++")},
     **{name: _around(0.05) for name in ("APER, VPT-Deep", "ConvPrompt", "CPrompt", "SMoPE")},
     "LwF": _around(0.03),
-    **{name: _around(0.02) for name in ("ER", "DER++", "BiC", "L2P, buffer", "L2P")},
-    **{name: _around(0.01) for name in ("RanPAC", "MACIL", "GDumb", "CODA-Prompt", "CPG")},
-    **{name: _around(0.01) for name in ("LAE, adapter", "LAE, LoRA", "LAE, prefix", "OVOR")},
-    **{name: _around(0.005) for name in ("C-ADA", "EvoPrompt")},
+    **{name: _around(0.02, beyond=1) for name in ("ER", "DER++", "BiC")},
+    **{name: _around(0.02) for name in ("L2P, buffer", "L2P")},
+    "RanPAC": _around(0.01, beyond=5),
+    "MACIL": _around(0.01, beyond=1),
+    "GDumb": _around(0.01),
+    "LAE, prefix": _around(0.01, beyond=2),
+    **{name: _around(0.01) for name in ("LAE, adapter", "LAE, LoRA", "OVOR")},
+    **{name: _around(0.01) for name in ("CODA-Prompt", "CPG")},
+    "C-ADA": _around(0.005, beyond=1),
+    "EvoPrompt": _around(0.005),
     "InfLoRA": _around(0.003),
     "SLDC": _around(0.001),
     "FSA": _around(0.0003),

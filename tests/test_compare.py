@@ -1,6 +1,7 @@
 """Tables over runs: grouping by seed, numbers by hand, refusal of mixed protocols."""
 
 import io
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,14 @@ def test_cost_figure_puts_each_group_at_its_size_and_accuracy(make: Make) -> Non
     megabytes = pytest.approx(4 * 1256 / 1e6)
     assert [tuple(text.xy) for text in axes.texts] == [(megabytes, 72), (megabytes, 60)]
     assert [text.get_text() for text in axes.texts] == ["hash (paper)", "coda (paper)"]
+
+
+def test_names_of_methods_of_like_size_and_accuracy_do_not_run_into_each_other(make: Make) -> None:
+    rows = [make(name, 70 + n / 10, method=name) for n, name in enumerate(("hash", "coda", "hide"))]
+    axes = cost_figure(compare(rows)).axes[0]
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == 3
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
 def test_methods_that_keep_images_stand_apart(make: Make) -> None:

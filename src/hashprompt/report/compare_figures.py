@@ -1,6 +1,8 @@
 """Figures over many runs; apart from the table, which does without matplotlib."""
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from hashprompt.report.compare import Comparison
 from hashprompt.report.figures import (
@@ -61,31 +63,36 @@ def cost_figure(comparison: Comparison) -> Figure:
             ls="",
             capsize=3,
         )
-        left = _has_right_neighbour(where, places)
-        beside = (-6 if left else 6, 3 if _is_above(where, places) else -9)
-        axes.annotate(
-            literal(row.label),
-            where,
-            xytext=beside,
-            textcoords="offset points",
-            fontsize=8,
-            ha="right" if left else "left",
-        )
     axes.set_xscale("log")
     axes.margins(x=0.15)
+    _label(axes, [row.label for row, _ in shown], places)
     return figure_of(axes)
 
 
-def _is_above(point: tuple[float, float], others: list[tuple[float, float]]) -> bool:
-    """Whether a label belongs above its point: where the nearest point at its side is below."""
-    size, accuracy = point
-    beside = [y for x, y in others if (x, y) != point and 1 / 2 < x / size < 2]
-    return not beside or min(beside, key=lambda y: abs(y - accuracy)) <= accuracy
+BESIDE = {(6, 3): "left", (6, -9): "left", (-6, 3): "right", (-6, -9): "right"}
+ABOVE_AND_BELOW = {(0, 8): "center", (0, -14): "center"}
 
 
-def _has_right_neighbour(point: tuple[float, float], others: list[tuple[float, float]]) -> bool:
-    """Whether a label at the right of its point would run into another point."""
-    heights = [y for _, y in others]
-    near = (max(heights) - min(heights)) / 15
-    size, accuracy = point
-    return any(size < x < 4 * size and abs(y - accuracy) < near for x, y in others)
+def _label(axes: Axes, names: list[str], places: list[tuple[float, float]]) -> None:
+    """Write each name where it covers least of the points and of the names before it."""
+    axes.autoscale_view()
+    taken = [Bbox([p - 4, p + 4]) for p in map(axes.transData.transform, places)]
+    for name, place in zip(names, places, strict=True):
+        tried = [
+            axes.annotate(
+                literal(name), place, offset, textcoords="offset points", fontsize=8, ha=align
+            )
+            for offset, align in {**BESIDE, **ABOVE_AND_BELOW}.items()
+        ]
+        boxes = {text: text.get_window_extent() for text in tried}
+        best = min(tried, key=lambda text: _covered(boxes[text], taken))  # the first of equals
+        taken.append(boxes[best])
+        for text in tried:
+            if text is not best:
+                text.remove()
+
+
+def _covered(box: Bbox, others: list[Bbox]) -> float:
+    """The area, in pixels, that a box shares with others."""
+    shared = (Bbox.intersection(box, other) for other in others)
+    return sum(part.width * part.height for part in shared if part is not None)

@@ -21,7 +21,9 @@ from hashprompt.engine.trainer import Trainer
 from hashprompt.report.figures import PALETTE, figure_of, legend_below, new_axes, render
 from hashprompt.storage.files import as_given, write_atomically
 
-MODULATED = {"hdr": True, "hgm": True}
+MODULATED: dict[str, Any] = {"hdr": True, "hgm": True}
+ONE: dict[str, Any] = {"router_next": "same"}
+PLAIN: dict[str, Any] = {"router_input": "plain"}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> preset and options of Hash
     "MoE only": ("paper", {"hdr": False, "hgm": False}),
     "paper": ("paper", {}),
@@ -32,8 +34,21 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> preset and option
     "best, distil 1": ("best", {"distil": 1.0}),
     "best, ridge by classes": ("best", {"drift_ridge_by": "classes"}),
     "best, centred": ("best", {"router_input": "centred"}),
-    "best, plain": ("best", {"router_input": "plain"}),
-    "best, plain, even use": ("best", {"router_input": "plain", "even_use": 0.01}),
+    "best, plain": ("best", PLAIN),
+    "best, plain, even use": ("best", {**PLAIN, "even_use": 0.01}),
+    "best, one router": ("best", ONE),
+    "best, one router, plain": ("best", {**ONE, **PLAIN}),
+    "best, one router, plain, even use": ("best", {**ONE, **PLAIN, "even_use": 0.01}),
+    "best, one router, plain, distil 1": ("best", {**ONE, **PLAIN, "distil": 1.0}),
+    "best, one router, plain, ridge by classes": (
+        "best",
+        {**ONE, **PLAIN, "drift_ridge_by": "classes"},
+    ),
+    "best, one expert": ("best", {**ONE, "experts": 1, "top_k": 1, "protected": 1}),
+    "best, one expert, distil 1": (
+        "best",
+        {**ONE, "experts": 1, "top_k": 1, "protected": 1, "distil": 1.0},
+    ),
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "embedded": {"holdout": 0.25},

@@ -169,3 +169,49 @@ def test_held_features_move_less() -> None:
         learn(method, tasks[1], steps=10)
         ways.append(((under_router(method, tasks[1].images, 0) - before) ** 2).mean())
     assert ways[1] < 0.5 * ways[0]
+
+
+# One router for all tasks. ------------------------------------------------------------------
+
+ONE = {"router_next": "same", "hdr": False, "hgm": False}
+
+
+def test_with_one_router_features_do_not_depend_on_the_task_and_means_follow() -> None:
+    method, tasks = make_hash(**ONE, drift_ridge=0.2)
+    for task in tasks[:2]:
+        learn(method, task)
+    assert method.routers.tasks == 1
+    means = method.prompted_stats.means.double().numpy()
+    router = method.routers.current.detach().clone()
+    before = under_router(method, tasks[2].images, 0)
+    learn(method, tasks[2])
+    after = under_router(method, tasks[2].images, 0)
+    assert np.array_equal(after, under_router(method, tasks[2].images, 2))
+    assert not torch.equal(router, method.routers.current)  # it goes on learning
+    for cell in range(4):
+        expected = moved(means[cell], before, after, 0.2)
+        found = method.prompted_stats.means[cell].double().numpy()
+        assert np.abs(expected - means[cell]).max() > 1e-2
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_distillation_holds_the_features_that_the_one_router_gave_before() -> None:
+    method, tasks = make_hash(**ONE, distil=2.0, lr=0.5)
+    learn(method, tasks[0])
+    variance = method.prompted_stats.covariances().diagonal(dim1=1, dim2=2).mean().item()
+    before = under_router(method, tasks[1].images, 0)
+    method.begin_task(tasks[1])
+    method._take_up(tasks[1])
+    method.routers.current.data += torch.randn_like(method.routers.current)  # the pool stays
+    after = under_router(method, tasks[1].images, 0)
+    found = method.distillation(method.backbone.embed(tasks[1].images), None, 1)
+    assert found.item() > 1e-3
+    assert found.item() == pytest.approx(np.mean((after - before) ** 2) / variance, rel=1e-3)
+    method.end_task(tasks[1])
+    assert len(method.old_router) == len(method.old_pool) == 0
+
+
+@pytest.mark.parametrize("options", [{"hdr": True}, {"hdr": False, "deploy": 0.5}])
+def test_one_router_is_refused_with_what_needs_one_of_each_task(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="router_next=same goes without"):
+        HashConfig(router_next="same", **options)

@@ -19,7 +19,7 @@ from hashprompt.methods.configs.hash import HashConfig
 from hashprompt.methods.pipeline import PromptPipeline
 from hashprompt.parts.drift import Drift, ridge_for_other_classes
 from hashprompt.parts.pool import PromptPool
-from hashprompt.parts.router import Routers, Routing, choose
+from hashprompt.parts.router import Routers, Routing, choose, router_scores
 from hashprompt.parts.router_input import RouterInput
 
 RIDGES = (1.0, 0.03, 0.1, 0.3, 3.0, 10.0, torch.inf)  # to choose the damping from
@@ -31,7 +31,7 @@ class SharedPool(PromptPipeline):
     stores: ClassVar = {
         **PromptPipeline.stores,
         **dict.fromkeys(("pool", "trained", "old_pool"), "prompts"),
-        "router_input": "routers",
+        **dict.fromkeys(("router_input", "old_router"), "routers"),
     }
     keeps = (*PromptPipeline.keeps, "routers.frozen")
     config: HashConfig
@@ -46,29 +46,39 @@ class SharedPool(PromptPipeline):
         self.router_input = RouterInput(config.router_input, backbone.dim)
         if config.drift != "ignore":
             self.register_buffer("before", torch.zeros(0, 0, backbone.dim))
-            self.before: Tensor  # (N, T − 1, D) features under old routers before the pool moves
+            self.before: Tensor  # (N, R, D) features under old routers before the pool moves
             self.keeps = tuple(name for name in self.keeps if name != "prompted_stats.")
         if config.deploy < 1:
             self.register_buffer("trained", self.pool.prompts.detach().clone())
             self.trained: Tensor  # the pool in training, while another one is in use
+        if config.distil and self.one_router:
+            self.register_buffer("old_router", self.routers.current.detach()[:0].clone())
+            self.old_router: Tensor  # the router before the task, while it is learned
         if config.deploy < 1 or config.distil:
             self.register_buffer("old_pool", self.pool.prompts.detach()[:0].clone())
             self.register_buffer("old_spread", torch.ones(()))
             self.old_pool: Tensor  # the pool in use before the task, while it is learned
             self.old_spread: Tensor  # mean variance of old features
 
+    @property
+    def one_router(self) -> bool:
+        """Whether one router serves all tasks: then features do not depend on the task."""
+        return self.config.router_next == "same"
+
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
-        self.routers.add(copy_last=self.config.router_next == "copy")
+        if not self.one_router or not self.routers.started:
+            self.routers.add(copy_last=self.config.router_next == "copy")
 
     def end_task(self, task: TaskView) -> None:
         super().end_task(task)
-        if "old_pool" in self._buffers:
-            self.old_pool = self.old_pool[:0]
+        for name in {"old_pool", "old_router"} & self._buffers.keys():
+            setattr(self, name, getattr(self, name)[:0])
 
     def keep_tasks(self, tasks: Tensor) -> None:
         super().keep_tasks(tasks)
-        self.routers.select(tasks)
+        if not self.one_router:
+            self.routers.select(tasks)
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.pool.prompts, self.routers.current]
@@ -85,7 +95,7 @@ class SharedPool(PromptPipeline):
         task: Tensor | None,
         plain: Tensor | None = None,
         decisions: list[Routing] | None = None,
-        prompts: Tensor | None = None,
+        old: bool = False,
     ) -> Injection:
         """The mixed prompts of embedded images (B, N, D).
 
@@ -93,12 +103,13 @@ class SharedPool(PromptPipeline):
             task: (B,) router of each image, None for the current one.
             plain: (B, D) plain features; made here if the router reads them and they are not known.
             decisions: the routing of every decision is appended to it, as the pass makes them.
-            prompts: of the pool as it was, in the place of the pool as it is.
+            old: of the pool (and the one router) as before the task that is learned.
         """
         plain = self._plain(tokens) if plain is None else plain
+        prompts = self.old_pool if old else None
 
         def route(position: int, entering: Tensor) -> Tensor:
-            routing = self._route(self.router_input(entering, plain), task, position)
+            routing = self._route(self.router_input(entering, plain), task, position, old)
             if decisions is not None:
                 decisions.append(routing)
             return routing.weights
@@ -112,15 +123,22 @@ class SharedPool(PromptPipeline):
         layers = enumerate(self.pool.layers)
         return Injection(prefix={layer: partial(at, position) for position, layer in layers})
 
-    def _route(self, tokens: Tensor, task: Tensor | None, decision: int) -> Routing:
+    def _route(
+        self, tokens: Tensor, task: Tensor | None, decision: int, old: bool = False
+    ) -> Routing:
         """Choose and weight the experts of each image.
 
         Args:
             tokens: (B, N, D) embedded patches (or the tokens that enter a block).
             task: (B,) router of each image, None for the current one.
             decision: which of the S decisions.
+            old: as in :meth:`inject`.
         """
-        scores = self.routers.scores(tokens, task, decision)[:, None]
+        if self.one_router:
+            weight = self.old_router if old else self.routers.current
+            scores = router_scores(tokens, weight[decision])[:, None]
+        else:
+            scores = self.routers.scores(tokens, task, decision)[:, None]
         penalty = self.penalty_for(task)[..., decision : decision + 1, :]
         config = self.config
         if config.delta_unit == "spread":
@@ -179,6 +197,8 @@ class SharedPool(PromptPipeline):
     def _take_up(self, task: TaskView) -> None:
         """Keep the pool in use, and go on training the one that was trained."""
         self.old_pool = self.pool.prompts.detach().clone()
+        if "old_router" in self._buffers:
+            self.old_router = self.routers.current.detach().clone()
         spread = self.prompted_stats.covariances().diagonal(dim1=-2, dim2=-1).mean()
         self.old_spread = spread.to(self.old_spread).clamp(min=1e-12)
         if self.config.deploy < 1:
@@ -201,8 +221,7 @@ class SharedPool(PromptPipeline):
         """
         router = torch.randint(tasks, (1,), device=tokens.device).expand(len(tokens))
         with torch.no_grad():
-            before = self.inject(tokens, router, plain, prompts=self.old_pool)
-            target = self.backbone.encode(tokens, before)
+            target = self.backbone.encode(tokens, self.inject(tokens, router, plain, old=True))
         moved = self.prompted(tokens, router, plain) - target
         return moved.square().mean() / self.old_spread
 
@@ -214,13 +233,14 @@ class SharedPool(PromptPipeline):
         self.router_input.fit(task.map(lambda images: basis(embed(images), None)).to(self.device))
 
     def _under_old_routers(self, task: TaskView) -> Tensor:
-        """Features of the new images under the routers of all old tasks, (N, T − 1, D)."""
+        """Features of the new images under the routers of all old tasks, (N, R, D)."""
+        routers = 1 if self.one_router else task.index
 
         def each(images: Tensor) -> Tensor:
             tokens = self.backbone.embed(images)
-            routers = torch.arange(task.index, device=tokens.device)
-            plain, count = self._plain(tokens), len(tokens)
-            return torch.stack([self.prompted(tokens, r.expand(count), plain) for r in routers], 1)
+            plain, tasks = self._plain(tokens), torch.arange(routers, device=tokens.device)
+            seen = [self.prompted(tokens, t.expand(len(tokens)), plain) for t in tasks]
+            return torch.stack(seen, 1)
 
         return task.map(each)
 
@@ -234,8 +254,10 @@ class SharedPool(PromptPipeline):
         if self.config.drift == "affine" and self.config.drift_ridge_by == "classes":
             last = self.before[:, -1], after[:, -1], task.labels.to(self.device)
             ridge = ridge_for_other_classes(*last, RIDGES)
+        pairs = zip(self.before.unbind(1), after.unbind(1), strict=True)
+        drifts = [Drift(before, now, ridge) for before, now in pairs]
         for old in (~self.plain_tasks()[: task.index]).nonzero()[:, 0].tolist():
-            drift = Drift(self.before[:, old], after[:, old], ridge)
+            drift = drifts[0 if self.one_router else old]
             for cell in (self.cells.task == old).nonzero()[:, 0].tolist():
                 self.prompted_stats.move(cell, drift)
         self.before = self.before[:0, :0]

@@ -98,10 +98,20 @@ class Routers(TaskSlots):
         Returns:
             (B, N).
         """
-        # In full precision always: rounded scores would tie, and ties make routing arbitrary.
+        if task is None:
+            return router_scores(tokens, self.current[decision])
         with torch.autocast(tokens.device.type, enabled=False):
-            mean = tokens.float().mean(1) / math.sqrt(tokens.shape[-1])
-            if task is None:
-                return mean @ self.current[decision]
-            every = torch.einsum("bd,tdn->btn", mean, self.stacked()[:, decision])
+            every = torch.einsum("bd,tdn->btn", scaled_mean(tokens), self.stacked()[:, decision])
             return every[torch.arange(task.shape[0], device=task.device), task]
+
+
+def router_scores(tokens: Tensor, weight: Tensor) -> Tensor:
+    """Scores (B, N) of tokens (B, L, D) by one router (D, N)."""
+    # In full precision always: rounded scores would tie, and ties make routing arbitrary.
+    with torch.autocast(tokens.device.type, enabled=False):
+        return scaled_mean(tokens) @ weight
+
+
+def scaled_mean(tokens: Tensor) -> Tensor:
+    """The mean token / √d, (B, D)."""
+    return tokens.float().mean(1) / math.sqrt(tokens.shape[-1])

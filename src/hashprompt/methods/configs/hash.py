@@ -36,8 +36,10 @@ class HashConfig(PromptConfig):
         "global", description="one routing decision per image, or one per prompted block"
     )
     router_init: RouterInit = Field("uniform", description="a fresh router: U(±1), U(±1/√d), …")
-    router_next: Literal["copy", "fresh"] = Field(
-        "copy", description="the router of a new task starts as a copy of the last one, or fresh"
+    router_next: Literal["copy", "fresh", "same"] = Field(
+        "copy",
+        description="the router of a new task starts as a copy of the last one, or fresh; or the "
+        "same router goes on learning and serves all tasks",
     )
     router_input: RouterReads = Field(
         "raw",
@@ -113,6 +115,11 @@ class HashConfig(PromptConfig):
             )
         if self.len_mode == "total" and self.prompt_length < 2:
             raise ValueError("len_mode=total halves the prompt: prompt_length must be at least 2")
+        if self.router_next == "same" and (self.hdr or self.deploy < 1):
+            raise ValueError(
+                "router_next=same goes without hdr, whose penalties are of single tasks, and "
+                "without deploy, which leaves routers where they were trained"
+            )
         if self.router_scope == "layer" and self.router_input in ("centred", "plain"):
             raise ValueError(
                 f"router_input={self.router_input} goes with one decision per image "

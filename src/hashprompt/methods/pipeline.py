@@ -95,6 +95,7 @@ class Pipeline(Method):
         if config.tii == "sgd":
             self.tii = TaskIdentityHead(dim)
         self._discriminants: dict[str, Discriminant] = {}  # derived, so never saved
+        self._all_prompted: bool | None = None  # derived too
 
     # What a member of the family adds. -----------------------------------------------------
 
@@ -119,7 +120,7 @@ class Pipeline(Method):
 
     def keep_tasks(self, tasks: Tensor) -> None:
         """Keep what these tasks (n,) have of their own, and nothing of the others."""
-        self._discriminants = {}
+        self._changed()
 
     @property
     def final_stats(self) -> ClassGaussians:
@@ -170,7 +171,11 @@ class Pipeline(Method):
         return []
 
     def end_task(self, task: TaskView) -> None:
-        self._discriminants = {}
+        self._changed()
+
+    def _changed(self) -> None:
+        """Forget what was derived from the statistics."""
+        self._discriminants, self._all_prompted = {}, None
 
     def _describe(self, task: TaskView, stats: ClassGaussians) -> None:
         """Append the Gaussian of every class of the task."""
@@ -246,10 +251,11 @@ class Pipeline(Method):
 
     def _final_features(self, tokens: Tensor, plain: Tensor, task: Tensor) -> Tensor:
         """(B, D) under the prompts of each image's task (B,); plain (B, D) where it has none."""
-        without = self.plain_tasks()[task]
-        if not without.any():
+        if self._all_prompted is None:  # not asked of the device for every batch
+            self._all_prompted = not self.plain_tasks().any()
+        if self._all_prompted:
             return self.prompted(tokens, task, plain)
-        features, rows = plain.clone(), (~without).nonzero()[:, 0]
+        features, rows = plain.clone(), (~self.plain_tasks()[task]).nonzero()[:, 0]
         if len(rows):
             features[rows] = self.prompted(tokens[rows], task[rows], plain[rows]).to(features)
         return features

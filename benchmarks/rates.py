@@ -1,11 +1,12 @@
 """Rates of the methods, compared on held-out training images.
 
     python benchmarks/rates.py real --data cifar100_100x30.npz --weights vit_tiny.safetensors
+    python benchmarks/rates.py domains --data PACS4 --weights vit_tiny.safetensors
     python benchmarks/rates.py embedded
 
-Real images: two tasks of five classes, 36 training images a class and 200 held-out ones. Embedded
-ones: four tasks of six classes, 30 training images a class and 240 held-out ones. No test image is
-seen.
+Real images: two tasks of five classes, 36 training images a class and 200 held-out ones. Domains:
+all four, 30 training images a class and 560 held-out ones. Embedded images: four tasks of six
+classes, 30 training images a class and 240 held-out ones. No test image is seen.
 """
 
 import argparse
@@ -75,6 +76,11 @@ REAL: Trials = {
         {"lr": 0.025, "align_lr": 0.0001},
     ],
 }
+DOMAINS: Trials = {
+    "S-Prompts": [{"lr": lr} for lr in (0.001, 0.003, 0.01, 0.03, 0.1, 0.4)],
+    "PINA": [{"lr": lr} for lr in (0.003, 0.01)],
+    "Hash": [{"lr": lr} for lr in (0.02, 0.06, 0.2)],
+}
 EMBEDDED: Trials = {
     "Linear probe": [{"l2": l2} for l2 in (1.0, 10.0, 100.0, 1000.0)],
     "SLCA": [{"lr": lr, "head_lr_scale": 0.01 / lr} for lr in (5e-5, 2e-4, 8e-4, 3.2e-3)],
@@ -106,14 +112,17 @@ EMBEDDED: Trials = {
     "SLDC": _around(0.001),
     "FSA": _around(0.0003),
 }
-TRIED = {"real": REAL, "embedded": EMBEDDED}
+TRIED = {"real": REAL, "domains": DOMAINS, "embedded": EMBEDDED}
 SMALL = {
     "real": {"classes": 10, "tasks": 2, "holdout": 0.4},
+    "domains": {"holdout": 0.4, "test_per_class": 20},
     "embedded": {"classes": 24, "tasks": 4, "holdout": 0.25},
 }
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "results"
-KEPT = {"real": RESULTS / "rates.json", "embedded": RESULTS / "rates-embedded.json"}
+NAMES = {"real": "rates", "domains": "rates-domains", "embedded": "rates-embedded"}
+GRIDS = {"real": "family-real", "domains": "domains", "embedded": "family-embedded"}
+STREAMS = {"real": "npz", "domains": "domains"}
 
 
 def main() -> None:
@@ -121,16 +130,18 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=TRIED)
-    parser.add_argument("--data", type=Path, help="of real images")
-    parser.add_argument("--weights", type=Path, help="for real images")
+    parser.add_argument("--data", type=Path, help="real images, or a folder of domains")
+    parser.add_argument("--weights", type=Path, help="for them")
     parser.add_argument("--runs", type=Path, default=Path("runs/rates"))
     parser.add_argument("--only", nargs="+", help="rows")
     args = parser.parse_args()
-    values = read_yaml_file(HERE / "grids" / f"family-{args.what}.yaml", "methods: hash")
-    if args.what == "real":
-        values |= {"streams": f"npz:{args.data}", "backbones": str(args.weights)}
-    grid = read_grid(values | {"seeds": values["seeds"][:1]})
-    tried, kept = TRIED[args.what], KEPT[args.what]
+    values = read_yaml_file(HERE / "grids" / f"{GRIDS[args.what]}.yaml", "methods: hash")
+    if args.what in STREAMS:
+        stream = f"{STREAMS[args.what]}:{args.data}"
+        values |= {"streams": stream, "backbones": str(args.weights)}
+    seeds = values["seeds"]
+    grid = read_grid(values | {"seeds": seeds[:1] if isinstance(seeds, list) else seeds})
+    tried, kept = TRIED[args.what], RESULTS / f"{NAMES[args.what]}.json"
     for name in args.only or tried:
         row = grid.rows[name]
         for change in tried[name]:

@@ -68,6 +68,11 @@ REAL: Trials = {
     "DyTox": [{"lr": lr, "finetuning_lr": lr / 2} for lr in (2e-4, 4e-4, 1e-3)],
     "L2P, buffer": [{"lr": lr} for lr in (0.005, 0.02)],
     "ConvPrompt": [{"lr": lr} for lr in (0.005, 0.02, 0.05)],
+    **{
+        name: [{"lr": lr} for lr in (0.06, 0.2, 0.6)]
+        for name in ("Hash", "Hash, best", "HiDe-Prompt")
+    },
+    "Joint training": [{"lr": lr} for lr in (0.06, 0.2, 0.6)],
     "OVOR": [{"lr": 0.003}, {"lr": 0.01}],
     "SMoPE": [
         *({"lr": lr} for lr in (0.005, 0.025, 0.1)),

@@ -215,3 +215,16 @@ def test_distillation_holds_the_features_that_the_one_router_gave_before() -> No
 def test_one_router_is_refused_with_what_needs_one_of_each_task(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="router_next=same goes without"):
         HashConfig(router_next="same", **options)
+
+
+def test_the_first_task_has_a_rate_of_its_own() -> None:
+    method, tasks = make_hash(lr=0.5, first_lr=2.0)
+    for task in tasks[:2]:
+        learn(method, task)
+    phases = [phase for task in tasks[:2] for phase in method.prompt_phases(task)]
+    rates = [[group.lr for group in phase.groups] for phase in phases if phase.name == "wtp"]
+    batch = 4 / 256
+    assert rates == [
+        [pytest.approx(2.0 * batch), pytest.approx(0.2 * batch)],
+        [pytest.approx(0.5 * batch), pytest.approx(0.05 * batch)],
+    ]

@@ -179,6 +179,10 @@ class SharedPool(PromptPipeline):
         (phase,) = super().prompt_phases(task)
         phase = replace(phase, plain=self.config.router_input == "plain")
         config, first = self.config, bool(self.plain_tasks()[: task.index].all())
+        if first and config.first_lr:
+            factor = config.first_lr / config.lr
+            groups = [replace(group, lr=factor * group.lr) for group in phase.groups]
+            phase = replace(phase, groups=groups)
         follows, damped = config.drift != "ignore" and not first, config.deploy < 1
         around = {
             "router-input": (first and self.router_input.needs_statistics, self._fit_router_input),

@@ -72,7 +72,6 @@ REAL: Trials = {
         name: [{"lr": lr} for lr in (0.06, 0.2, 0.6)]
         for name in ("Hash", "Hash, best", "HiDe-Prompt")
     },
-    "Joint training": [{"lr": lr} for lr in (0.06, 0.2, 0.6)],
     "OVOR": [{"lr": 0.003}, {"lr": 0.01}],
     "SMoPE": [
         *({"lr": lr} for lr in (0.005, 0.025, 0.1)),

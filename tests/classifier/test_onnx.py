@@ -355,3 +355,6 @@ def test_what_onnx_cannot_say_is_refused(
     other = teach([0, 1], method="hide", batchwise_prompt=True)
     with pytest.raises(UserError, match="batchwise_prompt=true"):
         other.export(tmp_path / "out", format="onnx")
+    again = teach([0, 1], method="hide", second_task=0.9)
+    with pytest.raises(UserError, match="second_task"):
+        again.export(tmp_path / "out", format="onnx")

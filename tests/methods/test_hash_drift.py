@@ -228,3 +228,42 @@ def test_the_first_task_has_a_rate_of_its_own() -> None:
         [pytest.approx(2.0 * batch), pytest.approx(0.2 * batch)],
         [pytest.approx(0.5 * batch), pytest.approx(0.05 * batch)],
     ]
+
+
+# Two tasks that answer together. ------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_unsure_images_are_answered_by_their_two_likeliest_tasks() -> None:
+    method, tasks = make_hash(ridge=30.0)  # so flat that few are sure
+    with torch.enable_grad():
+        for task in tasks:
+            learn(method, task)
+    images = torch.cat([task.images for task in tasks])
+    tokens = method.backbone.embed(images)
+    plain = method.backbone.encode(tokens)
+    cells = method.discriminant("plain").scores(plain)
+    chances = cells.double().view(len(images), 3, 2).amax(2).softmax(1)  # two classes a task
+
+    def under(task: int) -> Tensor:
+        features = method.prompted(tokens, torch.full((len(images),), task))
+        return method.discriminant("prompted").scores(features).double().softmax(1)
+
+    answers = torch.stack([under(task) for task in range(3)], 1)  # (B, T, C)
+    expected = []
+    for own, chance in zip(answers, chances, strict=True):
+        first, second = chance.argsort(descending=True)[:2]
+        if chance[first] < 0.6:
+            both = chance[first] * own[first] + chance[second] * own[second]
+            expected.append(both / (chance[first] + chance[second]))
+        else:
+            expected.append(own[first])
+    alone = method.predict(images).logits.softmax(1)
+    method.config = method.config.model_copy(update={"second_task": 0.6})
+    found = method.predict(images).logits.softmax(1)
+    unsure = int((chances.max(1).values < 0.6).sum())
+    assert 0 < unsure < len(images), unsure
+    assert (alone - found).abs().max() > 1e-3
+    torch.testing.assert_close(found.double(), torch.stack(expected), rtol=1e-3, atol=1e-5)
+    one = torch.cat([method.predict(image[None]).logits.softmax(1) for image in images])
+    torch.testing.assert_close(one, found, rtol=1e-4, atol=1e-6)

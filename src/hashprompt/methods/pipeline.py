@@ -229,6 +229,13 @@ class Pipeline(Method):
         plain = self.backbone.encode(tokens) if plain is None else plain
         scores = self._plain_scores(plain)
         task, guess = self.infer_task(plain, scores)
+        logits = self._logits(tokens, plain, scores, task)
+        if self.config.second_task and int(self.cells.task.max()):
+            logits = self._with_second_task(logits, tokens, plain, scores)
+        return Prediction(logits, task, guess)
+
+    def _logits(self, tokens: Tensor, plain: Tensor, scores: Tensor, task: Tensor) -> Tensor:
+        """Of all classes (B, C), with the prompts of these tasks (B,)."""
         features = self._final_features(tokens, plain, task)
         if self.config.align == "sgd":
             logits = self.head(features)
@@ -237,7 +244,30 @@ class Pipeline(Method):
         for voter in self.config.voters:
             votes = self.head(features) if voter == "head" else self.cells.to_classes(scores)
             logits = logits.log_softmax(1) + votes.log_softmax(1)
-        return Prediction(logits, task, guess)
+        return logits
+
+    def _with_second_task(
+        self, logits: Tensor, tokens: Tensor, plain: Tensor, scores: Tensor
+    ) -> Tensor:
+        """Log-probabilities (B, C), those of unsure images mixed over their two likeliest tasks."""
+        logits = logits.log_softmax(1)
+        chances, tasks = self._task_scores(plain, scores).softmax(1).topk(2)
+        rows = (chances[:, 0] < self.config.second_task).nonzero()[:, 0]
+        if len(rows):
+            second = self._logits(tokens[rows], plain[rows], scores[rows], tasks[rows, 1])
+            weights = chances[rows].log().log_softmax(1)
+            both = torch.stack((logits[rows], second.log_softmax(1)), 1)
+            logits[rows] = (both + weights[..., None]).logsumexp(1).to(logits)
+        return logits
+
+    def _task_scores(self, plain: Tensor, scores: Tensor) -> Tensor:
+        """Log scores of the tasks (B, T), that of the best cell as in :meth:`infer_task`."""
+        if self.config.tii == "sgd":
+            scores = self.tii(plain)
+            if self.config.tii_target == "task":
+                return scores
+        of_task = [scores[:, self.cells.task == task] for task in self.cells.task.unique()]
+        return torch.stack([own.amax(1) for own in of_task], 1)
 
     def plain_tasks(self) -> Tensor:
         """Which tasks (T,) were learned without prompts: their Gaussians are the plain ones."""

@@ -23,6 +23,13 @@ class HeadsConfig(MethodConfig):
     tii_epochs: int = Field(20, ge=0, le=1_000_000, description="epochs of the task-inference head")
     tii_lr: float = Field(5e-4, gt=0, description="its rate, times batch_size/256")
     tii_align_lr: float = Field(0.005, gt=0, description="rate of its alignment, · batch_size/256")
+    second_task: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="where the likeliest task has a lower probability than this, the next one "
+        "answers too, weighted by theirs; costs those images another pass",
+    )
     align: Literal["sgd", "discriminant"] = Field(
         "sgd", description="final head: TAP-trained, or read off the Gaussians"
     )

@@ -55,7 +55,7 @@ export function askAbout(items, teach) {
 }
 
 async function askInParts(files, cards, teach) {
-  const { photos, photo_bytes, body_bytes } = app.state.limits;
+  const { asked_photos, photo_bytes, asked_bytes } = app.state.limits;
   const large = files.filter((file) => file.size > photo_bytes);
   for (const file of large) {
     const most = Math.floor(photo_bytes / 1e6);
@@ -63,7 +63,7 @@ async function askInParts(files, cards, teach) {
   }
   const sent = files.filter((file) => !large.includes(file));
   const answers = [];
-  for (const part of inParts(sent, Math.min(AT_ONCE, photos), 0.9 * body_bytes)) {
+  for (const part of inParts(sent, Math.min(AT_ONCE, asked_photos), 0.9 * asked_bytes)) {
     answers.push(...(await askOnce(part, cards, teach)));
   }
   announce(summary(answers));

@@ -38,7 +38,7 @@ function versionRow(row, current) {
     row.accuracy == null ? "not tested" : `${percent(row.accuracy, 1)} of ${row.held_out} held-out`,
     row.seconds ? `took ${duration(row.seconds)}` : null,
   ];
-  const mark = isNow ? "answers now" : row.undone ? "undone, kept" : null;
+  const mark = isNow ? "answers now" : row.undone ? "undone, kept" : row.kind === "look" ? "first look" : null;
   const back = () => during(go, $("history-error"), () => undo(row.number));
   const go = button("Go to this version", back, { class: "link", "aria-label": `Go to version ${row.number}` });
   const learned = row.kind === "learn" || row.kind === "look";

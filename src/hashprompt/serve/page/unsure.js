@@ -5,6 +5,8 @@ import { $, announce, button, during, make, question, tell } from "./dom.js";
 import { showJob } from "./jobs.js";
 import { count, percent } from "./words.js";
 
+const ALONE = "alone"; // the group of photos that are in none
+
 let openTab;
 
 export function startUnsure(open) {
@@ -50,21 +52,24 @@ function empty(on) {
 }
 
 function groupCard(group, index) {
-  const boxes = group.photos.map(photoBox);
+  const areAlike = group.id !== ALONE;
+  const boxes = group.photos.map((photo) => photoBox(photo, areAlike));
   const ticked = () => group.photos.filter((_, i) => boxes[i].querySelector("input").checked).map(({ id }) => id);
   const error = make("p", { class: "notice bad", role: "alert", hidden: true });
-  const title = group.likely == null ? "Like nothing it knows" : `Perhaps ${group.likely}`;
+  const unnamed = areAlike ? "Alike, but like nothing it knows" : "Like nothing else";
+  const title = group.likely == null ? unnamed : `Perhaps ${group.likely}`;
   const heading = make("h3", { id: `group-${index}` }, title);
-  const words = make("p", { class: "quiet" }, `${count(group.photos.length, "photo")}. Untick what does not belong.`);
+  const what = areAlike ? "Untick what does not belong." : "Tick those that are the same thing.";
+  const words = make("p", { class: "quiet" }, `${count(group.photos.length, "photo")}. ${what}`);
   const card = make("article", { class: "card", "aria-labelledby": `group-${index}` }, heading, words);
   card.append(make("div", { class: "ticks" }, ...boxes), error);
   if (!app.state.read_only) card.append(actions(group, index, ticked, error));
   return card;
 }
 
-function photoBox({ id, file, label, probability }) {
+function photoBox({ id, file, label, probability }, ticked) {
   const words = `${file}: ${label} ${percent(probability)}`;
-  const box = make("input", { type: "checkbox", checked: true });
+  const box = make("input", { type: "checkbox", checked: ticked });
   const image = make("img", { src: `/api/unsure/${encodeURIComponent(id)}`, alt: words, title: words, loading: "lazy" });
   return make("label", { class: "tick" }, box, image);
 }
@@ -89,7 +94,10 @@ async function teachPhotos(photos, input) {
     input.focus();
     throw new Error("Say what is on these photos: type a class, or pick one that it knows.");
   }
-  const job = await call("/api/unsure/teach", { json: { photos, label } });
+  const job = await call("/api/unsure/teach", { json: { photos, label } }).catch((error) => {
+    const known = error.body?.similar?.[0]?.[1];
+    throw known ? new Error(`It knows “${known}”, which is written nearly the same. Take that name, or quite another.`) : error;
+  });
   openTab("teach");
   showJob(job, true);
 }

@@ -46,6 +46,9 @@ def serve(
         typer.Option(help="Keep taught photos here, in class folders; else they are not kept."),
     ] = None,
     effort: Annotated[EffortChoice, typer.Option(help="Of learns.")] = EffortChoice.NORMAL,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Write no page of what a learn changed.")
+    ] = False,
     sure: Annotated[
         float, typer.Option(min=0, max=1, help="Call an answer unsure below this probability.")
     ] = 0.7,
@@ -110,6 +113,7 @@ def serve(
             keep_asked=keep_asked,
             photos=photos.expanduser() if photos else None,
             effort=effort.value,
+            reports=not no_report,
             sure=sure,
             unknown_threshold=unknown_threshold,
             token=token,

@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -133,6 +134,8 @@ class Answering:
     # Computing, in the thread. -------------------------------------------------------------
 
     def _run(self) -> None:
+        with suppress(Refusal):  # so that the first question need not wait for it
+            self.current()
         while True:
             question = self._questions.get()
             if question is None:

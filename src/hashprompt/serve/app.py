@@ -1,8 +1,7 @@
 """The application: routes, errors in words, and the guard around them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -14,10 +13,10 @@ from starlette.types import ASGIApp
 from hashprompt import __version__
 from hashprompt.errors import UserError, shortened
 from hashprompt.serve.guard import Guard
-from hashprompt.serve.learning import Learn, LearnProcess
+from hashprompt.serve.learning import Worker
 from hashprompt.serve.metrics import Metrics
 from hashprompt.serve.models import Problem
-from hashprompt.serve.problems import Refusal, problem_response
+from hashprompt.serve.problems import FAULT, Refusal, problem_response
 from hashprompt.serve.routes import asking, pages, past, teaching, unsure
 from hashprompt.serve.service import Service
 from hashprompt.serve.settings import ServeSettings
@@ -25,19 +24,17 @@ from hashprompt.serve.settings import ServeSettings
 ROUTERS = (asking.router, teaching.router, past.router, unsure.router, pages.router)
 
 
-def create_app(
-    settings: ServeSettings, start_learn: Callable[[dict[str, Any]], Learn] = LearnProcess
-) -> ASGIApp:
+def create_app(settings: ServeSettings, worker: Worker | None = None) -> ASGIApp:
     """A server as an ASGI application.
 
     Args:
-        start_learn: begins a learn; by default in a process of its own.
+        worker: carries out learns; by default in a process of its own.
 
     Raises:
         UserError: if the folder is no classifier.
     """
     metrics = Metrics()
-    service = Service(settings, metrics, start_learn)
+    service = Service(settings, metrics, worker)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -60,9 +57,8 @@ def create_app(
     app.state.service = service
     for router in ROUTERS:
         app.include_router(router)
-    app.add_exception_handler(HTTPException, _in_words)
-    app.add_exception_handler(UserError, _in_words)
-    app.add_exception_handler(RequestValidationError, _in_words)
+    for kind in (HTTPException, UserError, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _in_words)
     return Guard(app, settings, metrics)
 
 
@@ -74,14 +70,8 @@ async def _in_words(request: Request, error: Exception) -> Response:
         text = f"{where}: {first['msg']}" if where else str(first["msg"])
         error = Refusal(422, f"The request is not as expected: {shortened(text, 200)}.")
     elif isinstance(error, UserError):
-        error = Refusal(400, _without_paths(request, str(error)))
-    assert isinstance(error, HTTPException)
+        error = Refusal(400, str(error))
+    elif not isinstance(error, HTTPException):  # the guard writes it to the log
+        error = Refusal(503, FAULT, 5)
+    error.detail = request.app.state.service.settings.without_paths(error.detail)
     return problem_response(error, str(request.state.request_id))
-
-
-def _without_paths(request: Request, text: str) -> str:
-    """Where the classifier lies is nothing for clients."""
-    folder = request.app.state.service.settings.folder
-    for parent in (folder.resolve().parent, folder.parent):
-        text = text.replace(f"{parent}/", "") if str(parent) not in (".", "/") else text
-    return text

@@ -140,18 +140,11 @@ def _grouped(photos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     together = np.stack([features[row] for row in same]).astype(np.float64)
     labels[same] = Groups(together).of(together)
     groups: dict[str, list[dict[str, Any]]] = {}
-    for number in range(int(labels.max(initial=-1)) + 1):
-        groups[f"group-{number + 1}"] = [
-            photos[row] for row in np.flatnonzero(labels == number).tolist()
-        ]
-    for row in np.flatnonzero(
-        labels < 0
-    ).tolist():  # like no others: at least by what they are taken for
-        photo = photos[row]
-        name = ALONE if photo["is_unknown"] else f"like-{photo['label']}"
+    for photo, number in sorted(zip(photos, labels.tolist(), strict=True), key=_place):
+        name = f"group-{number + 1}"
+        if number < 0:  # like no others: at least by what they are taken for
+            name = ALONE if photo["is_unknown"] else f"like-{photo['label']}"
         groups.setdefault(name, []).append(photo)
-    last = groups.pop(ALONE, None)
-    ordered = [*groups.items(), *([(ALONE, last)] if last else [])]
     return [
         {"id": name, "likely": _likely(members), "photos": [_shown(p) for p in members]}
         for name, members in groups.items()

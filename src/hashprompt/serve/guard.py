@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hashprompt.serve.metrics import Metrics
-from hashprompt.serve.problems import Refusal, problem_response
+from hashprompt.serve.problems import FAULT, Refusal, problem_response
 from hashprompt.serve.request_log import log
 from hashprompt.serve.settings import ServeSettings, is_loopback
 
@@ -141,7 +141,7 @@ class _Exchange:
         except Exception:
             guard.metrics.count("faults_total")
             log("fault", logging.ERROR, fault=True, request=self.id, path=self.scope["path"])
-            await self._refuse(Refusal(503, "Something went wrong here. Try again later.", 5))
+            await self._refuse(Refusal(503, FAULT, 5))
         finally:
             self._log()
 

@@ -1,11 +1,13 @@
-"""One learn, in a process of its own: an order comes in as a line of JSON, events go out likewise.
+"""A process that learns: orders come in as lines of JSON, events go out likewise.
 
-If the server is gone, the learn is saved where it stands and the process ends; the next server
-starts it again with the same order.
+It imports what a learn needs before the first order comes. If the server is gone, the learn in hand
+is saved where it stands and the process ends; the next server gives the same order again.
 """
 
+import importlib
 import json
 import os
+import queue
 import signal
 import sys
 import threading
@@ -27,6 +29,9 @@ OUTPUT, ERRORS = 1, 2  # numbers of the standard files
 PATIENCE = 30.0  # seconds in which a learn must have saved itself
 LOCK_SECONDS = 600.0  # to wait for another program that writes to the classifier
 NICENESS = 5  # questions go first
+NEEDED = tuple(
+    f"hashprompt.{name}" for name in ("classifier.trainer", "classifier.page", "backbone.weights")
+)
 Tell = Callable[[dict[str, Any]], object]
 
 # Shares of a learn, by phase: [from, to].
@@ -131,6 +136,7 @@ def _learn(order: dict[str, Any], tell: Tell) -> dict[str, Any]:
         source,
         effort=order["effort"],
         rename=order["rename"],
+        report=order["report"],
         unreadable="skip",
         quiet=True,
         callbacks=(Progress(tell, order["effort"] == "instant"),),
@@ -166,26 +172,31 @@ def _wait_for_others(store: Store, tell: Tell) -> None:
             time.sleep(0.5)
 
 
-def _end_with_the_server() -> None:
-    sys.stdin.read()  # returns when the server is gone, or wants us to stop
-    os.kill(os.getpid(), signal.SIGTERM)  # the trainer saves; elsewhere there is nothing to save
-    time.sleep(PATIENCE)
-    os._exit(1)
-
-
 def main() -> None:
     events = os.fdopen(os.dup(OUTPUT), "w", encoding="utf-8")
     os.dup2(ERRORS, OUTPUT)  # what libraries print is no event
+    orders: queue.Queue[str | None] = queue.Queue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            orders.put(line)
+        orders.put(None)
+        os.kill(os.getpid(), signal.SIGTERM)  # the trainer saves; elsewhere nothing has to be
+        time.sleep(PATIENCE)
+        os._exit(1)
 
     def tell(event: dict[str, Any]) -> None:
         events.write(json.dumps(event) + "\n")
         events.flush()
 
-    order = json.loads(sys.stdin.readline())
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    threading.Thread(target=listen, daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(NICENESS)
-    threading.Thread(target=_end_with_the_server, daemon=True).start()
-    carry_out(order, tell)
+    for module in NEEDED:
+        importlib.import_module(module)
+    while (order := orders.get()) is not None:
+        carry_out(json.loads(order), tell)
 
 
 if __name__ == "__main__":

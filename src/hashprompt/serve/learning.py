@@ -19,54 +19,68 @@ from hashprompt.serve.settings import ServeSettings
 STOPPING = 40.0  # seconds that a learn gets to save itself
 
 
-class Learn(Protocol):
-    """A learn that is going on."""
+class Worker(Protocol):
+    """Something that carries out learns, one after the other."""
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """What it tells, until it ends."""
+    def prepare(self) -> None:
+        """Get ready for a learn."""
 
-    def stop(self) -> None:
-        """Let it save where it stands and end."""
-
-
-class LearnProcess:
-    """A learn in a process of its own.
-
-    Args:
-        order: what to learn; see `learn_process`.
-    """
-
-    def __init__(self, order: dict[str, Any]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "hashprompt.serve.learn_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-            start_new_session=True,  # Ctrl-C is for the server, which then lets it save
-        )
-        assert self._process.stdin is not None
-        with suppress(OSError):  # it died at once, which shows when events are read
-            self._process.stdin.write(json.dumps(order) + "\n")
-            self._process.stdin.flush()
-
-    def events(self) -> Iterator[dict[str, Any]]:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            yield json.loads(line)
-        code = self._process.wait()
-        if code:
-            yield {"stopped": True, "code": code}
+    def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Carry out a learn; gives what it tells, the last of which is how it ended."""
 
     def stop(self) -> None:
+        """Let the learn in hand save where it stands and end; does not wait for that."""
+
+
+class LearnWorker:
+    """Learns in a process of its own, which is started again when it was stopped or has died."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        self._ready()
+
+    def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        process = self._ready()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(OSError, ValueError):  # it was stopped or died, which shows below
+            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.flush()
+        for line in process.stdout:
+            event = json.loads(line)
+            yield event
+            if "progress" not in event:
+                return
+        yield {"stopped": True, "code": process.wait()}
+
+    def stop(self) -> None:
+        with self._lock:
+            process, self._process = self._process, None
+        if process is None:
+            return
         with suppress(OSError):
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-        try:
-            self._process.wait(STOPPING)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+            assert process.stdin is not None
+            process.stdin.close()
+        killing = threading.Timer(STOPPING, process.kill)
+        killing.daemon = True
+        killing.start()
+
+    def _ready(self) -> "subprocess.Popen[str]":
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "hashprompt.serve.learn_process"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                    encoding="utf-8",
+                    start_new_session=True,  # Ctrl-C is for the server, which then lets it save
+                )
+            return self._process
 
 
 class Learning:
@@ -75,43 +89,34 @@ class Learning:
     Args:
         settings: of the server.
         jobs: all of them.
-        start: begins a learn.
         on_done: is told of jobs that are done.
+        worker: carries them out.
     """
 
     def __init__(
-        self,
-        settings: ServeSettings,
-        jobs: Jobs,
-        on_done: Callable[[Job], None],
-        start: Callable[[dict[str, Any]], Learn] = LearnProcess,
+        self, settings: ServeSettings, jobs: Jobs, on_done: Callable[[Job], None], worker: Worker
     ) -> None:
-        self._settings, self._jobs, self._start, self._on_done = settings, jobs, start, on_done
+        self._settings, self._jobs, self._worker, self._on_done = settings, jobs, worker, on_done
         self._stopped = threading.Event()
-        self._running: tuple[str, Learn] | None = None
-        self._lock = threading.Lock()
+        self._running: str | None = None
         self._thread = threading.Thread(target=self._run, name="learning", daemon=True)
 
     def start(self) -> None:
+        self._worker.prepare()
         self._thread.start()
 
     def stop(self) -> None:
         """The job in hand is saved, and goes on when a server starts again."""
         self._stopped.set()
         self._jobs.changed.set()
-        with self._lock:
-            running = self._running
-        if running:
-            running[1].stop()
+        self._worker.stop()
         self._thread.join(STOPPING)
 
     def cancel(self, name: str) -> Job:
         """End a job; what it has learned so far is taken back."""
         job = self._jobs.update(name, state="cancelled", message="Cancelled.")
-        with self._lock:
-            running = self._running
-        if running and running[0] == name:
-            threading.Thread(target=running[1].stop, daemon=True).start()
+        if self._running == name:
+            self._worker.stop()
         return job
 
     # In the thread. ------------------------------------------------------------------------
@@ -128,22 +133,20 @@ class Learning:
                     self._fail(waiting[0], "The learn could not be started or followed.")
 
     def _carry_out(self, job: Job) -> None:
-        with self._lock:
-            if self._stopped.is_set():
-                return
-            job = self._jobs.update(job.id, state="running", progress=Progress("starting"))
-            learn = self._start(self._order(job))
-            self._running = job.id, learn
+        job = self._jobs.update(job.id, state="running", progress=Progress("starting"))
+        self._running = job.id
         log("job started", job=job.id, photos=job.photos)
         ending: dict[str, Any] = {"stopped": True}
-        for event in learn.events():
+        for event in self._worker.learn(self._order(job)):
+            ending = event
             if "progress" in event:
-                self._jobs.update(job.id, progress=Progress(**event["progress"]))
-            elif "stopped" in ending:  # what was told before a process ended counts
-                ending = event
-        with self._lock:
-            self._running = None
+                now = self._jobs.update(job.id, progress=Progress(**event["progress"]))
+                if self._stopped.is_set() or not now.is_unfinished:
+                    self._worker.stop()  # it began while it was being stopped
+        self._running = None
         self._end(job, ending)
+        if not self._stopped.is_set():
+            self._worker.prepare()
 
     def _order(self, job: Job) -> dict[str, Any]:
         settings = self._settings
@@ -154,6 +157,7 @@ class Learning:
             "source": str(self._jobs.source(job)),
             "effort": job.effort,
             "rename": job.rename,
+            "report": settings.reports,
         }
 
     def _end(self, job: Job, ending: dict[str, Any]) -> None:
@@ -186,10 +190,7 @@ class Learning:
 
     def _without_paths(self, job: Job, text: str) -> str:
         """Where things lie on the server is nothing for clients."""
-        folders = (self._jobs.folder(job), self._settings.folder.resolve().parent)
-        for folder in folders:
-            text = text.replace(f"{folder}/", "")
-        return text
+        return self._settings.without_paths(text.replace(f"{self._jobs.folder(job)}/", ""))
 
     def _take_back(self, job: Job) -> None:
         """Leave nothing unfinished in the classifier, so that the next job can begin."""

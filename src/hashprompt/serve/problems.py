@@ -5,6 +5,8 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+FAULT = "Something went wrong here. Try again later."
+
 
 class Refusal(HTTPException):
     """A request that is not carried out: what is wrong and what to do.

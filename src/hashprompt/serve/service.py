@@ -1,8 +1,8 @@
 """All that belongs to one server."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Request
 
@@ -10,7 +10,7 @@ from hashprompt.classifier.store import Store
 from hashprompt.serve.answering import Answering
 from hashprompt.serve.asked import AskedPhotos
 from hashprompt.serve.jobs import Job, Jobs
-from hashprompt.serve.learning import Learn, Learning, LearnProcess
+from hashprompt.serve.learning import Learning, LearnWorker, Worker
 from hashprompt.serve.metrics import Metrics
 from hashprompt.serve.private import PrivateFolder
 from hashprompt.serve.settings import ServeSettings
@@ -23,14 +23,14 @@ class Service:
     Args:
         settings: of the server.
         metrics: of the server.
-        start_learn: begins a learn.
+        worker: carries out learns.
     """
 
     def __init__(
         self,
         settings: ServeSettings,
         metrics: Metrics,
-        start_learn: Callable[[dict[str, Any]], Learn] = LearnProcess,
+        worker: Worker | None = None,
     ) -> None:
         self.settings, self.metrics = settings, metrics
         self.store = Store(settings.folder)
@@ -39,7 +39,7 @@ class Service:
         self.private = PrivateFolder(settings.folder)
         self.jobs = Jobs(self.private, settings.limits.kept_jobs)
         self.asked = AskedPhotos(self.private, settings.limits.kept_photos)
-        self.learning = Learning(settings, self.jobs, self._learned, start_learn)
+        self.learning = Learning(settings, self.jobs, self._learned, worker or LearnWorker())
         self.followers = 0  # clients that follow a job
         self.is_planning = False
         metrics.gauges |= {

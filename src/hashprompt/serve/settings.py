@@ -46,6 +46,7 @@ class ServeSettings:
         keep_asked: begin to keep unsure photos; None: as it was.
         photos: where taught photos are kept, in class folders; None: they are not.
         effort: of learns, where a request names none.
+        reports: write a page of what changed after each learn, which shows confused photos.
         sure: an answer of a lower probability is unsure.
         unknown_threshold: a photo whose `unknown` is higher is unknown.
         token: that every request must bring; None: none.
@@ -60,6 +61,7 @@ class ServeSettings:
     keep_asked: bool | None = None
     photos: Path | None = None
     effort: Effort = "normal"
+    reports: bool = True
     sure: float = 0.7
     unknown_threshold: float = 0.95
     token: str | None = None
@@ -72,6 +74,12 @@ class ServeSettings:
     @property
     def is_local(self) -> bool:
         return is_loopback(self.host)
+
+    def without_paths(self, text: str) -> str:
+        """A message for clients, to whom it is nothing where things lie on the server."""
+        for parent in (self.folder.resolve().parent, self.folder.parent):
+            text = text.replace(f"{parent}/", "") if str(parent) not in (".", "/") else text
+        return text
 
 
 def is_loopback(host: str) -> bool:

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from fastapi import APIRouter, Request
@@ -116,7 +115,7 @@ def _planned(
     for label, count in lesson.counts.items():
         counts[names[label]] = counts.get(names[label], 0) + count
     return {
-        "text": made.text().replace(f"{Path(source).parent}/", ""),
+        "text": settings.without_paths(made.text().replace(f"{lesson.folder}/", "")),
         "classes": [
             {"label": name, "photos": count, "new": name in made.new_classes}
             for name, count in sorted(counts.items())

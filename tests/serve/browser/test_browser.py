@@ -96,7 +96,10 @@ def test_unknown_and_unsure_are_said_in_words(page: Any, photos: Path) -> None:
     one = {
         **{"file": "a.png", "label": "ash", "probability": 0.5, "unknown": 0.99, "error": None},
         **{"top": [{"label": "ash", "probability": 0.5}, {"label": "elm", "probability": 0.4}]},
-        "reminds_of": [{"label": "elm", "learn": 2, "distance": 1.5}],
+        "reminds_of": [
+            {"label": "elm", "learn": "taught-2026-05-02-ab12", "distance": 1.5},
+            {"label": "elm", "learn": "garden", "distance": 1.7},
+        ],
     }
     marks = [{"is_unknown": True, "unsure": True}, {"is_unknown": False, "unsure": True}]
     say_instead(page, "/api/ask", {"version": 2, "answers": [{**one, **mark} for mark in marks]})
@@ -104,7 +107,7 @@ def test_unknown_and_unsure_are_said_in_words(page: Any, photos: Path) -> None:
     first, second = page.locator(".answer").all()
     expect(first.get_by_role("heading")).to_have_text("Unknown")
     expect(first).to_contain_text("Looks most like ash (50\u00a0%)")
-    expect(first).to_contain_text("Reminds it of elm (learn 2)")
+    expect(first).to_contain_text("Reminds it of elm (learned 2 May) and elm (learn garden).")
     expect(second.get_by_role("heading")).to_contain_text("ash")
     expect(second).to_contain_text("Unsure")
 

@@ -4,7 +4,7 @@ import { app, call, onState, refresh } from "./api.js";
 import { takePhoto } from "./camera.js";
 import { $, announce, button, dropPictures, make, picture, tell } from "./dom.js";
 import { chosen, inParts, isPicture } from "./files.js";
-import { count, listed, percent } from "./words.js";
+import { count, learned, listed, percent } from "./words.js";
 
 const AT_ONCE = 8; // photos a request: few, so that the first answers come soon
 
@@ -147,6 +147,9 @@ function bars(answer) {
 }
 
 function reminders(answer) {
-  const near = (answer.reminds_of || []).map(({ label, learn }) => `${label} (learn ${learn})`);
-  return near.length ? [make("p", { class: "fine" }, `Reminds it of ${listed([...new Set(near)])}.`)] : [];
+  const near = answer.reminds_of || [];
+  // Which learn it was matters only where there were several.
+  const several = new Set(near.map(({ learn }) => learn)).size > 1;
+  const words = near.map(({ label, learn }) => (several ? `${label} (${learned(learn)})` : label));
+  return near.length ? [make("p", { class: "fine" }, `Reminds it of ${listed([...new Set(words)])}.`)] : [];
 }

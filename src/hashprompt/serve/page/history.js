@@ -4,7 +4,7 @@ import { app, call, refresh } from "./api.js";
 import { drawChart } from "./chart.js";
 import { showClasses } from "./classes.js";
 import { $, button, during, make, question, tell } from "./dom.js";
-import { count, duration, moment, percent } from "./words.js";
+import { count, duration, moment, percent, sentence } from "./words.js";
 
 export function startHistory() {
   $("undo").addEventListener("click", () => during($("undo"), $("history-error"), () => undo(null)));
@@ -50,7 +50,7 @@ function versionRow(row, current) {
     make(
       "div",
       {},
-      make("p", { class: "title" }, make("span", { class: "away" }, `Version ${row.number}: `), row.text, mark && make("span", { class: "tag" }, mark)),
+      make("p", { class: "title" }, make("span", { class: "away" }, `Version ${row.number}: `), sentence(row.text), mark && make("span", { class: "tag" }, mark)),
       make("p", { class: "fine" }, [moment(row.when), ...facts].filter(Boolean).join(" · ")),
     ),
     make("div", { class: "row" }, learned && report, !isNow && !app.state.read_only && go),

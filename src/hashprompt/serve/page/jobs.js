@@ -2,7 +2,7 @@
 
 import { call, followJob, hasEnded, refresh } from "./api.js";
 import { $, announce, button, during, make } from "./dom.js";
-import { count, duration, percent } from "./words.js";
+import { count, duration, percent, sentence } from "./words.js";
 
 const TITLES = {
   waiting: "Waiting for its turn",
@@ -95,7 +95,7 @@ function drawRunning(card, job, head) {
   }
   card.querySelector("header").replaceChildren(...head.filter(Boolean));
   card.querySelector("progress").value = job.progress.fraction;
-  const words = [job.progress.text, job.state === "running" && progressWords(job)];
+  const words = [sentence(job.progress.text), job.state === "running" && progressWords(job)];
   card.querySelector(".words").textContent = words.filter(Boolean).join(" · ");
 }
 

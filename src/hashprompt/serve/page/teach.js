@@ -38,6 +38,8 @@ export function startTeach() {
 }
 
 function showEfforts(state) {
+  const kept = { true: "They are kept in the folder that the server was given.", false: "They are not kept once learned." };
+  $("teach-kept").textContent = kept[state.keep_photos] ?? "";
   if ($("efforts").childElementCount) return;
   for (const [value, name, words] of EFFORTS) {
     const input = make("input", { type: "radio", name: "effort", value, change: hidePlan });

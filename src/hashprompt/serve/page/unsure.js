@@ -56,13 +56,13 @@ function groupCard(group, index) {
   const boxes = group.photos.map((photo) => photoBox(photo, areAlike));
   const ticked = () => group.photos.filter((_, i) => boxes[i].querySelector("input").checked).map(({ id }) => id);
   const error = make("p", { class: "notice bad", role: "alert", hidden: true });
-  const unnamed = areAlike ? "Alike, but like nothing it knows" : "Like nothing else";
+  const unnamed = areAlike ? "Alike, but like nothing it knows" : "In no group";
   const title = group.likely == null ? unnamed : `Perhaps ${group.likely}`;
   const heading = make("h3", { id: `group-${index}` }, title);
   const what = areAlike ? "Untick what does not belong." : "Tick those that are the same thing.";
   const words = make("p", { class: "quiet" }, `${count(group.photos.length, "photo")}. ${what}`);
   const card = make("article", { class: "card", "aria-labelledby": `group-${index}` }, heading, words);
-  card.append(make("div", { class: "ticks" }, ...boxes), error);
+  card.append(make("div", { class: areAlike ? "ticks alike" : "ticks" }, ...boxes), error);
   if (!app.state.read_only) card.append(actions(group, index, ticked, error));
   return card;
 }

@@ -27,6 +27,15 @@ export function moment(text) {
   return date.toLocaleString("en-GB", form);
 }
 
+/** A learn by its name: those of this page are named by their day and a code. */
+export function learned(name) {
+  const [, day] = /^taught-(\d{4}-\d\d-\d\d)/.exec(name) || [];
+  if (!day) return `learn ${name}`;
+  return `learned ${new Date(day).toLocaleDateString("en-GB", { day: "numeric", month: "short" })}`;
+}
+
+export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 export function listed(words) {
   if (words.length < 2) return words.join("");
   return `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;

@@ -1,5 +1,6 @@
 """A classifier of three classes, and servers of copies of it."""
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -29,6 +30,16 @@ def original(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     zoo = ContinualClassifier(folder, backbone="nano", **QUICK)
     zoo.learn(photos, effort="instant", report=False, quiet=True)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """What a test makes of the log is over with it."""
+    loggers = [logging.getLogger(name) for name in ("hashprompt.serve", "uvicorn")]
+    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, state in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate, logger.level = state
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -51,7 +52,6 @@ class Answering:
 
     def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
         self._settings, self._metrics = settings, metrics
-        self._header = settings.folder / HEADER
         self._classifier: ContinualClassifier | None = None
         self._predictor: Predictor | None = None
         self._seen: tuple[int, ...] = ()  # of `classifier.json`, when it was last read
@@ -108,7 +108,9 @@ class Answering:
             Refusal: if nothing is learned yet, or the version cannot be loaded.
         """
         with self._loading:
-            seen = self._status()
+            seen = header_status(self._settings.folder)
+            if seen is None:
+                raise Refusal(409, NOTHING_LEARNED)
             if self._predictor is None or seen != self._seen:
                 try:
                     self._predictor = self._loaded()
@@ -116,13 +118,6 @@ class Answering:
                     raise Refusal(503, f"The classifier cannot be opened: {error}", 10) from error
                 self._seen = seen
             return self._predictor
-
-    def _status(self) -> tuple[int, ...]:
-        try:
-            status = self._header.stat()
-        except FileNotFoundError:
-            raise Refusal(409, NOTHING_LEARNED) from None
-        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def _loaded(self) -> "Predictor":
         if self._classifier is None:
@@ -168,6 +163,15 @@ class Answering:
             for question in batch:
                 if not question.answered.done():
                     question.answered.set_exception(error)
+
+
+def header_status(folder: Path) -> tuple[int, ...] | None:
+    """Changes whenever another version answers; None if there is none."""
+    try:
+        status = (folder / HEADER).stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _decoded(name: str, content: bytes, short_side: int) -> InputImage:

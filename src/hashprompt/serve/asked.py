@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from hashprompt.classifier.answers import Answer
+from hashprompt.classifier.grouping import SMALLEST, Groups
 from hashprompt.classifier.sort_journal import decode_feature, encode_feature
 from hashprompt.data.reading.images import read_pixels
 from hashprompt.errors import UserError
@@ -129,18 +130,9 @@ class AskedPhotos:
 
 
 def _grouped(photos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    if not photos:
-        return []
-    from hashprompt.classifier.grouping import Groups
-
-    features = [decode_feature(photo["feature"]) for photo in photos]
-    width = len(features[-1])  # a classifier with another backbone may have been here before
-    same = [row for row, feature in enumerate(features) if len(feature) == width]
-    labels = np.full(len(photos), -1)
-    together = np.stack([features[row] for row in same]).astype(np.float64)
-    labels[same] = Groups(together).of(together)
+    labels = _likeness([decode_feature(photo["feature"]) for photo in photos])
     groups: dict[str, list[dict[str, Any]]] = {}
-    for photo, number in sorted(zip(photos, labels.tolist(), strict=True), key=_place):
+    for photo, number in sorted(zip(photos, labels, strict=True), key=_place):
         name = f"group-{number + 1}"
         if number < 0:  # like no others: at least by what they are taken for
             name = ALONE if photo["is_unknown"] else f"like-{photo['label']}"
@@ -149,6 +141,18 @@ def _grouped(photos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         {"id": name, "likely": _likely(members), "photos": [_shown(p) for p in members]}
         for name, members in groups.items()
     ]
+
+
+def _likeness(features: Sequence[np.ndarray]) -> list[int]:
+    """The group of each photo; -1 for those that are like no others."""
+    width = len(features[-1]) if features else 0
+    # A classifier with another backbone may have been here before.
+    same = [row for row, feature in enumerate(features) if len(feature) == width]
+    labels = np.full(len(features), -1)
+    if len(same) > SMALLEST:
+        together = np.stack([features[row] for row in same]).astype(np.float64)
+        labels[same] = Groups(together).of(together)
+    return list(labels.tolist())
 
 
 def _place(row: tuple[dict[str, Any], int]) -> tuple[int, bool, str]:

@@ -34,6 +34,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(self), microphone=(), geolocation=()",
 }
+MOST_HEADERS, HEADER_BYTES = 100, 32_000  # of a request
 DRAINED_BYTES, DRAINED_SECONDS = 8 * 10**6, 2.0
 
 
@@ -69,6 +70,7 @@ class Guard:
         """
         headers = Headers(scope=scope)
         method, path = scope["method"], scope["path"]
+        _check_headers(scope)
         self._check_host(headers)
         if method not in SAFE:
             _check_origin(headers)
@@ -148,14 +150,12 @@ class _Exchange:
     async def _refuse(self, refusal: Refusal) -> None:
         if self.status == 0:
             with suppress(Gone):
-                response = problem_response(refusal, self.id)
-                if not self.is_received:
-                    response.headers["Connection"] = "close"
-                await response(self.scope, self._receive_next, self.send)
-                await self._drain()
+                await problem_response(refusal, self.id)(self.scope, self._receive_next, self.send)
 
     async def _drain(self) -> None:
-        """Let a client that is still sending hear the answer, which a closed line would cut off."""
+        """Let a client send what it has begun: one that is cut off does not hear the answer."""
+        if "expect" in Headers(scope=self.scope) and not self.received:
+            return  # it waits for a word before it sends
         left = DRAINED_BYTES
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAINED_SECONDS):
@@ -220,6 +220,9 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
+            await self._drain()
+            if not self.is_received:
+                headers["Connection"] = "close"
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("Cache-Control", "no-store")
@@ -232,6 +235,13 @@ class _Exchange:
 
 class Gone(Exception):  # noqa: N818 (nobody is to blame)
     """The client does not read what it is sent."""
+
+
+def _check_headers(scope: Scope) -> None:
+    """Of a flood that came at once; one that comes bit by bit, uvicorn ends."""
+    rows = scope["headers"]
+    if len(rows) > MOST_HEADERS or sum(len(k) + len(v) for k, v in rows) > HEADER_BYTES:
+        raise Refusal(431, "The request has too many headers, or too large ones.")
 
 
 def _check_origin(headers: Headers) -> None:

@@ -8,16 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hashprompt.errors import UserError
 from hashprompt.serve.app import create_app
+from hashprompt.serve.guard import HEADER_BYTES
 from hashprompt.serve.request_log import log_to_stderr
 from hashprompt.serve.settings import ServeSettings
 
-HEADER_BYTES = 32_000  # of all headers of a request
 HEADER_SECONDS = 15.0  # in which they must have arrived
 KEEP_ALIVE = 10  # seconds that a line may be idle between two requests
+BACKLOG = 512  # lines that wait to be taken
 GRACE = 3  # seconds for answers that are on their way when the server stops
 
 
@@ -58,13 +60,18 @@ def serve(settings: ServeSettings, port: int, say: Callable[[str], None]) -> Non
     if settings.token is None and not settings.is_local:
         settings = replace(settings, token=new_token())
     app = create_app(settings)
-    listening = _socket(settings.host, port)
+    listening = listen(settings.host, port)
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     say(f"Serving {settings.folder} at {address} (Ctrl-C stops).")
     if settings.token:
         say(f"Open {address}?token={settings.token} (the token is not shown again).")
     log_to_stderr()
+    uvicorn_server(app, settings).run([listening])
+
+
+def uvicorn_server(app: ASGIApp, settings: ServeSettings) -> uvicorn.Server:
+    """What speaks HTTP, with bounds on all that a client can make it wait for."""
     config = uvicorn.Config(
         app,
         http=ImpatientProtocol,
@@ -79,10 +86,11 @@ def serve(settings: ServeSettings, port: int, say: Callable[[str], None]) -> Non
         timeout_graceful_shutdown=GRACE,
         h11_max_incomplete_event_size=HEADER_BYTES,
     )
-    uvicorn.Server(config).run([listening])
+    return uvicorn.Server(config)
 
 
-def _socket(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at an address; port 0 is any free one."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -90,6 +98,7 @@ def _socket(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(BACKLOG)  # who is told the address may come at once
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from hashprompt.classifier.store import Store
-from hashprompt.serve.answering import Answering
+from hashprompt.serve.answering import Answering, header_status
 from hashprompt.serve.asked import AskedPhotos
 from hashprompt.serve.jobs import Job, Jobs
 from hashprompt.serve.learning import Learning, LearnWorker, Worker
@@ -42,6 +42,7 @@ class Service:
         self.learning = Learning(settings, self.jobs, self._learned, worker or LearnWorker())
         self.followers = 0  # clients that follow a job
         self.is_planning = False
+        self._read: tuple[tuple[int, ...], tuple[int, list[str]]] | None = None
         metrics.gauges |= {
             "version": self.version,
             "waiting_photos": lambda: self.answering.waiting,
@@ -65,10 +66,20 @@ class Service:
 
     def version(self) -> int:
         """The version that answers; 0 if nothing is learned."""
-        return 0 if self.store.is_new else self.store.current()
+        return self._known()[0]
 
     def known_classes(self) -> list[str]:
-        return [] if self.store.is_new else list(self.store.version().info["classes"])
+        return self._known()[1]
+
+    def _known(self) -> tuple[int, list[str]]:
+        """Number and classes of the version that answers, read when `classifier.json` changes."""
+        seen = header_status(self.settings.folder)
+        if seen is None:
+            return 0, []
+        if self._read is None or self._read[0] != seen:
+            version = self.store.version()
+            self._read = seen, (version.number, list(version.info["classes"]))
+        return self._read[1]
 
     def _learned(self, job: Job) -> None:
         self.asked.remove(job.asked)

@@ -20,7 +20,7 @@ from typing import Any
 from playwright.sync_api import Page, sync_playwright
 
 WIDE, NARROW, PATIENCE = 1200, 390, 1_800_000  # pixels, pixels, milliseconds
-EACH = 12  # photos of a class to teach; others are asked about
+EACH = 20  # photos of a class to teach; others are asked about
 
 
 @contextmanager
@@ -93,14 +93,23 @@ def show_unsure(page: Page, unknown: list[list[Path]], camera: Camera) -> None:
     page.get_by_text("Nothing here").wait_for()
     ask(page, [photo for photos in unknown for photo in photos[:EACH]])
     page.get_by_role("tab", name="Unsure").click()
-    page.wait_for_load_state("networkidle")
+    page.locator(".tick").first.wait_for()
     camera.take("unsure", "narrow", "narrow-dark")
-    file = page.locator(".tick img").first.get_attribute("title") or ""
-    name = next(p.parent.name for photos in unknown for p in photos if file.startswith(p.name))
-    page.get_by_label("They are").first.fill(name)
+    name_one_kind(page, unknown)
     page.get_by_role("button", name="Teach these").first.click()
     page.get_by_role("heading", name="Learning").wait_for()
     wait_until_learned(page)
+
+
+def name_one_kind(page: Page, unknown: list[list[Path]]) -> None:
+    """Tick the photos of the first group that are of one class, and say which."""
+    group = page.locator("#groups article").first
+    kinds = {photo.name: photo.parent.name for photos in unknown for photo in photos}
+    titles = [image.get_attribute("title") or "" for image in group.locator("img").all()]
+    shown = [kinds[title.split(": ")[0]] for title in titles]
+    for kind, box in zip(shown, group.get_by_role("checkbox").all(), strict=True):
+        box.set_checked(kind == shown[0])
+    group.get_by_label("They are").fill(shown[0])
 
 
 def walk(page: Page, classes: list[list[Path]], out: Path) -> None:
@@ -121,15 +130,17 @@ def walk(page: Page, classes: list[list[Path]], out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("photos", type=Path)
+    parser.add_argument("--classes", nargs="+", help="folders, in this order; default: all")
     parser.add_argument("--backbone", default="nano")
     parser.add_argument("--effort", default="quick")
     parser.add_argument("--name", default="zoo")
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     args = parser.parse_args()
-    folders = sorted(path for path in args.photos.iterdir() if path.is_dir())
-    classes = [sorted(folder.iterdir()) for folder in folders]
+    names = args.classes or sorted(path.name for path in args.photos.iterdir())
+    classes = [sorted((args.photos / name).iterdir()) for name in names]
     model = Path(tempfile.mkdtemp()) / args.name
     options = ("--backbone", args.backbone, "--effort", args.effort)
+    options += ("--photos", str(model.parent / "taught"))  # else no held-out photo is tested twice
     with server(model, *options) as address, sync_playwright() as playwright:
         launch: dict[str, Any] = {"executable_path": which("chromium"), "args": ["--no-sandbox"]}
         context = playwright.chromium.launch(**launch).new_context(base_url=address)

@@ -12,7 +12,7 @@ from typing import Any
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-PATIENCE = 60_000  # milliseconds: a busy machine is no failure
+LEARNING, PATIENCE = 300_000, 60_000  # milliseconds: a busy machine is no failure
 
 # Of every text that is seen: the lowest contrast with what lies behind it, and where it is.
 CONTRAST = """() => {
@@ -76,7 +76,7 @@ class Visit:
     def __init__(self, chromium: Any, address: str, **options: Any) -> None:
         self._address = address
         self._context = chromium.new_context(base_url=address, reduced_motion="reduce", **options)
-        self._context.set_default_timeout(PATIENCE)
+        self._context.set_default_timeout(LEARNING)
         self._asked: list[str] = []
         self._complaints: list[str] = []
         self.page = self._context.new_page()

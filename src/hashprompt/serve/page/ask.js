@@ -51,7 +51,7 @@ export function askAbout(items, teach) {
   $("ask-bar").hidden = false;
   $("ask-drop").classList.add("compact");
   // One request after the other: the server's time is shared with others.
-  waiting = waiting.then(() => askInParts(files, cards, teach));
+  waiting = waiting.then(() => askInParts(files, cards, teach)).catch((error) => tell($("ask-error"), error.message));
 }
 
 async function askInParts(files, cards, teach) {
@@ -148,8 +148,8 @@ function bars(answer) {
 
 function reminders(answer) {
   const near = answer.reminds_of || [];
-  // Which learn it was matters only where there were several.
-  const several = new Set(near.map(({ learn }) => learn)).size > 1;
+  // Which learn it was matters only where that tells them apart.
+  const several = new Set(near.map(({ learn }) => learned(learn))).size > 1;
   const words = near.map(({ label, learn }) => (several ? `${label} (${learned(learn)})` : label));
   return near.length ? [make("p", { class: "fine" }, `Reminds it of ${listed([...new Set(words)])}.`)] : [];
 }

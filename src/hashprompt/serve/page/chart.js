@@ -34,7 +34,8 @@ function chart(width, versions, current) {
     role: "img",
     "aria-label": `Accuracy over versions. ${words.join("; ")}`,
   });
-  drawing.append(...grid(low, width, y), ...line(versions, x, y), ...points(versions, current, x, y));
+  const hasRoom = span / versions.length > 60; // for a number at every point
+  drawing.append(...grid(low, width, y), ...line(versions, x, y), ...points(versions, current, x, y, hasRoom));
   return drawing;
 }
 
@@ -58,7 +59,7 @@ function line(versions, x, y) {
   ];
 }
 
-function points(versions, current, x, y) {
+function points(versions, current, x, y, hasRoom) {
   const every = Math.ceil(versions.length / 12); // more numbers would touch each other
   return versions.flatMap((version, i) => {
     const state = version.number === current ? "now" : version.undone ? "undone" : "";
@@ -67,7 +68,7 @@ function points(versions, current, x, y) {
     const below = svg("text", { class: "axis", x: x(i), y: HEIGHT - 10, "text-anchor": "middle" }, String(version.number));
     const value = svg("text", { class: "value", x: x(i), y: y(version.accuracy) + (isValley(versions, i) ? 22 : -12), "text-anchor": "middle" }, percent(version.accuracy, 1));
     const numbered = (versions.length - 1 - i) % every === 0;
-    return [point, numbered && below, (state === "now" || (numbered && versions.length <= 6 && !state)) && value].filter(Boolean);
+    return [point, numbered && below, (state === "now" || (hasRoom && !state)) && value].filter(Boolean);
   });
 }
 

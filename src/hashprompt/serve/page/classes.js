@@ -29,7 +29,7 @@ function classRow({ name, photos, accuracy, held_out, learns }) {
     "li",
     {},
     app.state.read_only ? title : make("label", { class: "named" }, tick, title),
-    make("div", { class: "known" }, make("span", { class: "fine" }, words), bar),
+    make("div", { class: "known" }, make("span", { class: "fine" }, words), accuracy != null && bar),
     make("div", { class: "row" }, ...(app.state.read_only ? [] : edits(name))),
   );
 }

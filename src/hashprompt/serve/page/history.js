@@ -13,14 +13,27 @@ export function startHistory() {
 export async function showHistory() {
   tell($("history-error"), "");
   const [{ version, versions }, { classes }] = await Promise.all([call("/api/history"), call("/api/classes")]);
+  const shown = versions.filter((row, i) => !isPassed(row, versions[i + 1], version));
   const isNew = !versions.length;
   $("history-empty").hidden = !isNew;
   $("history-full").hidden = isNew;
   $("undo").hidden = app.state.read_only;
   if (isNew) return;
-  drawChart($("chart"), versions, version);
-  $("versions").replaceChildren(...[...versions].reverse().map((row) => versionRow(row, version)));
+  drawChart($("chart"), shown, version);
+  tell($("history-note"), untestedWords(classes));
+  $("versions").replaceChildren(...[...shown].reverse().map((row) => versionRow(row, version)));
   showClasses(classes, changed);
+}
+
+/** A first look that training went beyond is half a learn: it is not listed. */
+function isPassed(row, next, current) {
+  return row.kind === "look" && row.number !== current && next?.kind === "learn" && next.text === row.text;
+}
+
+function untestedWords(classes) {
+  const untested = classes.filter(({ accuracy }) => accuracy == null).length;
+  if (!untested || untested === classes.length) return "";
+  return `${count(untested, "class is", "classes are")} not tested any more: the held-out photos are gone. A server that is started with --photos FOLDER keeps what it is taught.`;
 }
 
 /** Something was changed: say what, and show all anew. */
@@ -28,6 +41,7 @@ async function changed({ text }) {
   await refresh();
   await showHistory();
   tell($("history-said"), text);
+  $("history-said").focus(); // the button that was pressed is no longer there
 }
 
 function versionRow(row, current) {

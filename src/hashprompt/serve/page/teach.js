@@ -6,7 +6,7 @@ import { chosen, isPicture, isZip } from "./files.js";
 import { showJob } from "./jobs.js";
 import { count, duration, listed } from "./words.js";
 
-const SHOWN = 6; // pictures of a class
+const SHOWN = 5; // pictures of a class
 const EFFORTS = [
   ["instant", "Instant", "looks once, answers in seconds"],
   ["quick", "Quick", "looks, then trains a little"],

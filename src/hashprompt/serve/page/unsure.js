@@ -39,6 +39,9 @@ function showSwitch(on, folder) {
 
 export async function showUnsure() {
   tell($("unsure-error"), "");
+  if (!$("groups").querySelector("article")) {
+    $("groups").replaceChildren(make("p", { class: "empty" }, "Putting like beside like…"));
+  }
   const { keep_asked, groups, folder } = await call("/api/unsure");
   showSwitch(keep_asked, folder);
   $("groups").replaceChildren(...(groups.length ? groups.map(groupCard) : [empty(keep_asked)]));
@@ -111,4 +114,5 @@ async function removePhotos(photos) {
   announce(`${count(removed, "photo")} removed.`);
   await refresh();
   await showUnsure();
+  $("groups").focus(); // the button that was pressed is no longer there
 }

@@ -33,7 +33,7 @@ print(json.dumps(loaded))
 """.replace("HEAVY", repr(HEAVY))
 COMPUTES = ("learn", "predict", "export", "resume", "evaluate", "report")
 COMMANDS = ("run", *COMPUTES, "history", "undo", "diff", "compare", "methods", "streams")
-EDITS = ("rename", "merge", "forget", "sort")
+EDITS = ("rename", "merge", "forget", "sort", "serve")
 HELP = [[name, "--help"] for name in (*COMMANDS, *EDITS, "backbones", "data")]
 HELP += [["paper", name, "--help"] for name in ("list", "run", "report")]
 HELP += [["data", name, "--help"] for name in ("list", "fetch", "check")]
@@ -69,6 +69,8 @@ REFUSED = [
     ["evaluate", "nowhere", "--set", "eval_batch_size=1"],
     ["report", "nowhere"],
     ["learn", "new", "photos", "--set", "topk=3"],
+    ["serve", "new", "--set", "topk=3"],
+    ["serve", "bad.yaml"],
     ["learn", "new", "photos", "--set", "top_k=0"],
     ["learn", "new", "photos", "--set", "method=hsah"],
     ["learn", "new", "photos", "--set", "method=l2p"],

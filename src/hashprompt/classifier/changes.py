@@ -155,6 +155,17 @@ def history_of(store: Store) -> list[dict[str, Any]]:
     return rows
 
 
+def line_of_descent(rows: list[dict[str, Any]]) -> set[int]:
+    """Of a history without damaged versions: the current one and those it was learned from."""
+    parents = {row["version"]: row["parent"] for row in rows}
+    line: set[int] = set()
+    number = next((row["version"] for row in rows if row["current"]), None)
+    while number is not None and number not in line:  # damaged, a version may be its own parent
+        line.add(number)
+        number = parents.get(number)
+    return line
+
+
 def difference(store: Store, old: Version, new: Version) -> dict[str, Any]:
     """What differs between two versions; accuracies in percent, None where nothing was tested."""
     before, after = _percentages(old), _percentages(new)

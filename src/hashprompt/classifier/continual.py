@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hashprompt.classifier.predictor import Predictor
     from hashprompt.classifier.sorting import Sorted
     from hashprompt.classifier.trainer import LearnOutcome
+    from hashprompt.engine.callbacks import Callback
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ class ContinualClassifier:
         report: bool | str | Path = True,
         unreadable: Literal["stop", "skip"] = "stop",
         quiet: bool = False,
+        callbacks: "Sequence[Callback]" = (),
     ) -> Learned:
         """Learn photos: new classes, more of known ones, or both. Killed, it goes on later.
 
@@ -153,6 +155,7 @@ class ContinualClassifier:
                 (True), into a folder of your choice, or not at all.
             unreadable: `skip` leaves out images that cannot be read.
             quiet: no progress.
+            callbacks: are told what happens.
         """
         request = LearnRequest(photos, labels, test, effort, rename, unreadable)
         store, planner = self._store, self._planner()
@@ -176,7 +179,7 @@ class ContinualClassifier:
             if request.photos is None:
                 raise UserError("Say what to learn: a folder of class folders, or images.")
             base = planner.base(unfinished or dropped)
-            outcome = self._train(request, unfinished, base, quiet)
+            outcome = self._train(request, unfinished, base, quiet, callbacks)
             learned = self._learned(outcome.version, outcome.held_out, report)
             return replace(learned, training=outcome.training)
 
@@ -199,6 +202,7 @@ class ContinualClassifier:
         unfinished: LearnJob | None,
         base: Version | None,
         quiet: bool,
+        callbacks: "Sequence[Callback]",
     ) -> "LearnOutcome":
         from hashprompt.classifier.trainer import ClassifierTrainer
 
@@ -210,7 +214,7 @@ class ContinualClassifier:
 
             plan = planner.plan(dataset, config, request.effort, base)
             Terminal(stderr=True).print(plan.text("Learning"))
-        return ClassifierTrainer(self._store, config, dataset, job).run(quiet)
+        return ClassifierTrainer(self._store, config, dataset, job, callbacks).run(quiet)
 
     def plan(
         self,
@@ -340,9 +344,9 @@ class ContinualClassifier:
         self, what: Any, threshold: float, version: int | None, batch_size: int
     ) -> "tuple[list[Answer], Kind]":
         refuse_bad_question(threshold, batch_size)
-        return self._load(version).ask(what, threshold, batch_size)
+        return self.predictor(version).ask(what, threshold, batch_size)
 
-    def _load(self, number: int | None = None) -> "Predictor":
+    def predictor(self, number: int | None = None) -> "Predictor":
         """The version asked for, loaded; a learn elsewhere that has finished is noticed."""
         from hashprompt.classifier.predictor import Predictor
 
@@ -386,7 +390,7 @@ class ContinualClassifier:
         current = self._store.current()
         sorter = Sorter(Path(inbox).expanduser(), Path(into).expanduser(), sure, copy, move, quiet)
         return sorter.run(
-            lambda version: KnownClasses(self._load(version), unknown_threshold),
+            lambda version: KnownClasses(self.predictor(version), unknown_threshold),
             self._store.folder,
             current,
             unknown_threshold,

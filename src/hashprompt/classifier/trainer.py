@@ -36,6 +36,7 @@ from hashprompt.classifier.photo_dataset import PhotoDataset
 from hashprompt.classifier.store import LOOK, Store, Version
 from hashprompt.data.dataset import ImageTable
 from hashprompt.data.streams.stream import TaskData
+from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.devices import launch
 from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.pipeline import Pipeline
@@ -80,12 +81,19 @@ class ClassifierTrainer:
         config: of the classifier.
         dataset: the photos.
         job: as it is written in `learning/`.
+        callbacks: are told what happens.
     """
 
     def __init__(
-        self, store: Store, config: ClassifierConfig, dataset: PhotoDataset, job: LearnJob
+        self,
+        store: Store,
+        config: ClassifierConfig,
+        dataset: PhotoDataset,
+        job: LearnJob,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.store, self.config, self.dataset, self.job = store, config, dataset, job
+        self.callbacks = tuple(callbacks)
         self.parent = None if job.parent is None else store.version(job.parent)
         self.parent_info: dict[str, Any] = self.parent.info if self.parent else {}
         self.parent_records = photo_records(store, self.parent)
@@ -196,7 +204,7 @@ class ClassifierTrainer:
             launch(config.run_options),
             inside(self.store.learning, place) if place else self.store.learning,
             config.seed,
-            () if quiet else (ProgressBars(PHASES),),
+            self.callbacks if quiet else (ProgressBars(PHASES), *self.callbacks),
             f"hashprompt learn {self.store.folder} --resume",
         )
 

@@ -248,6 +248,7 @@ def sort(
 
 def history(model: Model, as_json: AsJson = False) -> None:
     """List the versions: what was learned when, accuracy, classes, size."""
+    from hashprompt.classifier.changes import line_of_descent
 
     rows = _existing(model).history()
     if as_json:
@@ -255,7 +256,7 @@ def history(model: Model, as_json: AsJson = False) -> None:
         return
     damaged = [row["version"] for row in rows if row["damaged"]]
     rows = [row for row in rows if not row["damaged"]]
-    line = _line_of_descent(rows)
+    line = line_of_descent(rows)
     # Folded: a name that is too long for the column must come out whole.
     source, when = Column("learned", overflow="fold"), Column("when", no_wrap=True)
     counts = ("new", "again", "classes", "photos", "accuracy", "size")
@@ -529,17 +530,6 @@ def _say_accuracy(folder: Path) -> None:
         f"Of {found['photos']:,} photos ({found['source']}) it answers {found['same']:,} as the "
         f"classifier does; right are {before} before and {after} now."
     )
-
-
-def _line_of_descent(rows: list[dict[str, Any]]) -> set[int]:
-    """The current version and those it was learned from."""
-    parents = {row["version"]: row["parent"] for row in rows}
-    line: set[int] = set()
-    number = next((row["version"] for row in rows if row["current"]), None)
-    while number is not None and number not in line:  # damaged, a version may be its own parent
-        line.add(number)
-        number = parents.get(number)
-    return line
 
 
 def _percent(value: float | None) -> str:

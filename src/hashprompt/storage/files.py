@@ -236,6 +236,13 @@ def make_folder(target: Target) -> None:
     target.mkdir(parents=True, exist_ok=True)
 
 
+def make_private_folder(target: Target) -> None:
+    """Make a folder, unless it is there, that nobody but its owner can look into."""
+    with in_words(target):
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.chmod(target, 0o700)
+
+
 def temporary_name(target: Target) -> Target:
     """A name beside `target` that nobody can guess or have taken: hidden, ending in `.tmp`."""
     return Target(target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp"))

@@ -11,7 +11,7 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, NamedTuple
 
@@ -46,6 +46,7 @@ MOST_DEEP = 50  # folders inside each other
 BLOCK = 1 << 20
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED = 0x1
+ENTRY = b"PK\x01\x02"  # before every line of the list of files in a zip
 
 
 class Member(NamedTuple):
@@ -90,6 +91,45 @@ def _unzip(file: BinaryIO, place: Target) -> None:
         members = [_zip_member(packed, info) for info in packed.infolist()]
         _check(members, file, place)
         _write(members, place)
+
+
+def zip_files(
+    file: BinaryIO, most_members: int, most_bytes: int
+) -> Iterator[tuple[tuple[str, ...], Iterator[bytes]]]:
+    """The files of a zip: folders and name of each, and its content in blocks; nothing is written.
+
+    All names, kinds and sizes are checked before the first is given.
+
+    Raises:
+        Refused: for what is no plain file in a folder of the zip, and for what is too much.
+        BROKEN: one of these, for what is no zip.
+    """
+    # Before they are listed, which takes half a kilobyte of memory each.
+    if sum(block.count(ENTRY) for block in iter(lambda: file.read(BLOCK), b"")) > most_members:
+        raise Refused(f"it holds more than {most_members:,} files and folders")
+    with zipfile.ZipFile(file) as packed:
+        members = [_zip_member(packed, info) for info in packed.infolist()]
+        for member in members:
+            _parts(member.name)
+        total, size = sum(member.size for member in members), os.fstat(file.fileno()).st_size
+        if total > min(most_bytes, max(SMALL, MOST_RATIO * size)):
+            raise Refused(f"its {size / 1e6:,.1f} MB would take {total / 1e6:,.0f} MB unpacked")
+        for member in members:
+            if member.open is not None:
+                yield _parts(member.name), _blocks(member)
+
+
+def _blocks(member: Member) -> Iterator[bytes]:
+    """What is in a member, if it is as much as it says."""
+    left = member.size
+    with _content(member) as content:
+        while block := content.read(BLOCK):
+            left -= len(block)
+            if left < 0:
+                break
+            yield block
+    if left:
+        raise Refused(f"{member.name!r} has another size than it says")
 
 
 def _zip_member(packed: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
@@ -206,15 +246,9 @@ def _write(members: Iterable[Member], place: Target) -> None:
             make_folder(target)
             continue
         make_folder(as_given(target.parent))
-        with _content(member) as content, create_file(target) as out:
-            left = member.size
-            while block := content.read(BLOCK):
-                left -= len(block)
-                if left < 0:
-                    break
+        with create_file(target) as out:
+            for block in _blocks(member):
                 out.write(block)
-        if left:
-            raise Refused(f"{member.name!r} has another size than it says")
 
 
 def _content(member: Member) -> IO[bytes]:

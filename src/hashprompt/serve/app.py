@@ -1,0 +1,77 @@
+"""The application: routes, errors in words, and the guard around them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from hashprompt import __version__
+from hashprompt.errors import UserError, shortened
+from hashprompt.serve.guard import Guard
+from hashprompt.serve.learning import Worker
+from hashprompt.serve.metrics import Metrics
+from hashprompt.serve.models import Problem
+from hashprompt.serve.problems import FAULT, Refusal, problem_response
+from hashprompt.serve.routes import asking, pages, past, teaching, unsure
+from hashprompt.serve.service import Service
+from hashprompt.serve.settings import ServeSettings
+
+ROUTERS = (asking.router, teaching.router, past.router, unsure.router, pages.router)
+
+
+def create_app(settings: ServeSettings, worker: Worker | None = None) -> ASGIApp:
+    """A server as an ASGI application.
+
+    Args:
+        worker: carries out learns; by default in a process of its own.
+
+    Raises:
+        UserError: if the folder is no classifier.
+    """
+    metrics = Metrics()
+    service = Service(settings, metrics, worker)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        running = service.running()
+        await run_in_threadpool(running.__enter__)
+        try:
+            yield
+        finally:
+            await run_in_threadpool(running.__exit__, None, None, None)
+
+    app = FastAPI(
+        title="hashprompt serve",
+        version=__version__,
+        summary="Teach and ask a classifier that keeps learning.",
+        docs_url=None,  # FastAPI's own load from another host
+        redoc_url=None,
+        lifespan=lifespan,
+        responses={"4XX": {"model": Problem}, "503": {"model": Problem}},
+    )
+    app.state.service = service
+    for router in ROUTERS:
+        app.include_router(router)
+    for kind in (HTTPException, UserError, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _in_words)
+    return Guard(app, settings, metrics)
+
+
+async def _in_words(request: Request, error: Exception) -> Response:
+    """What was wrong with a request, as all problems are told."""
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "body")
+        text = f"{where}: {first['msg']}" if where else str(first["msg"])
+        error = Refusal(422, f"The request is not as expected: {shortened(text, 200)}.")
+    elif isinstance(error, UserError):
+        error = Refusal(400, str(error))
+    elif not isinstance(error, HTTPException):  # the guard writes it to the log
+        error = Refusal(503, FAULT, 5)
+    error.detail = request.app.state.service.settings.without_paths(error.detail)
+    return problem_response(error, str(request.state.request_id))

@@ -1,0 +1,66 @@
+// Photos that people bring: chosen, dropped (also as folders), pasted.
+
+const PICTURE = /\.(jpe?g|png|webp|bmp|gif|tiff?|ppm|pgm)$/i;
+
+export const isPicture = (file) => file.type.startsWith("image/") || PICTURE.test(file.name);
+export const isZip = (file) => /\.zip$/i.test(file.name);
+const isHidden = (path) => path.split("/").some((part) => /^(\.|__MACOSX$)/.test(part));
+
+/** {file, folder}: the folder a file lies in names its class; null for a file brought alone. */
+function item(file, path) {
+  const parts = path.split("/").filter(Boolean);
+  return { file, folder: parts.length > 1 ? parts.at(-2) : null };
+}
+
+/** Items of a file input, also of one that chooses folders. */
+export function chosen(input) {
+  const files = [...input.files].filter((file) => !isHidden(file.webkitRelativePath || file.name));
+  const items = files.map((file) => item(file, file.webkitRelativePath || file.name));
+  input.value = ""; // so that the same file can be chosen again
+  return items;
+}
+
+/** Items of a drop; folders are read to their last file. */
+export async function dropped(transfer) {
+  // Entries are gone after the first await, so they are all taken at once.
+  const entries = [...transfer.items].map((part) => part.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.length) return [...transfer.files].map((file) => item(file, file.name));
+  const found = await Promise.all(entries.map((entry) => filesBelow(entry)));
+  return found.flat();
+}
+
+async function filesBelow(entry) {
+  if (isHidden(entry.name)) return [];
+  if (entry.isFile) {
+    const file = await new Promise((resolve, reject) => entry.file(resolve, reject));
+    return [item(file, entry.fullPath)];
+  }
+  const reader = entry.createReader();
+  const inside = [];
+  for (;;) {
+    // A reader gives at most a hundred entries at a time.
+    const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (!some.length) break;
+    inside.push(...some);
+  }
+  return (await Promise.all(inside.map(filesBelow))).flat();
+}
+
+export function pasted(event) {
+  return [...(event.clipboardData?.files || [])].map((file) => item(file, file.name));
+}
+
+/** Files in parts that one request may hold. */
+export function inParts(files, mostFiles, mostBytes) {
+  const parts = [];
+  let bytes = Infinity;
+  for (const file of files) {
+    if (bytes + file.size > mostBytes || parts.at(-1).length >= mostFiles) {
+      parts.push([]);
+      bytes = 0;
+    }
+    parts.at(-1).push(file);
+    bytes += file.size;
+  }
+  return parts;
+}

@@ -1,0 +1,113 @@
+// Learns that wait, run or have ended: their cards in Teach, and a strip above all tabs.
+
+import { call, followJob, hasEnded, refresh } from "./api.js";
+import { $, announce, button, during, make } from "./dom.js";
+import { count, duration, percent, sentence } from "./words.js";
+
+const TITLES = {
+  waiting: "Waiting for its turn",
+  running: "Learning",
+  done: "Learned",
+  failed: "It could not learn this",
+  cancelled: "Cancelled",
+};
+const SPOKEN_EVERY = 15_000; // milliseconds between spoken progress
+
+const shown = new Map(); // job id → its card
+let openTab;
+let onDone;
+let spoken = 0;
+
+export async function startJobs(open, done) {
+  openTab = open;
+  onDone = done;
+  $("strip-open").addEventListener("click", () => openTab("teach"));
+  await findJobs();
+}
+
+/** What the server is at, also if it was begun before this page was loaded. */
+export async function findJobs() {
+  const { jobs } = await call("/api/jobs");
+  const running = jobs.filter((job) => !hasEnded(job));
+  const last = jobs.find(hasEnded);
+  // Newest come first; each card is put above the others.
+  for (const job of [last, ...running.reverse()]) if (job && !shown.has(job.id)) showJob(job);
+}
+
+export function showJob(job, withFocus = false) {
+  if (shown.has(job.id)) return;
+  const card = make("article", { class: "card job", tabindex: "-1", "aria-label": "A learn" });
+  shown.set(job.id, card);
+  $("jobs").prepend(card);
+  draw(card, job);
+  if (withFocus) card.focus();
+  if (hasEnded(job)) return;
+  followJob(job.id, (now) => {
+    draw(card, now);
+    speak(now);
+    if (!hasEnded(now)) return;
+    refresh().then(onDone, () => {});
+  });
+}
+
+function speak(job) {
+  const words = job.state === "running" ? progressWords(job) : TITLES[job.state];
+  const ended = hasEnded(job);
+  if (!ended && Date.now() - spoken < SPOKEN_EVERY) return;
+  spoken = Date.now();
+  announce(ended ? `${words}. ${job.error || job.message || ""}` : words);
+}
+
+function progressWords({ progress }) {
+  const left = progress.seconds_left == null ? "" : `, about ${duration(progress.seconds_left)} left`;
+  return `${percent(progress.fraction)}${left}`;
+}
+
+function drawStrip(job) {
+  const active = !hasEnded(job);
+  $("strip").hidden = !active;
+  if (active) $("strip-text").textContent = `${TITLES[job.state]}: ${job.progress.text || progressWords(job)}`;
+}
+
+function draw(card, job) {
+  drawStrip(job);
+  card.dataset.state = job.state;
+  const what = [job.label, job.photos && count(job.photos, "photo")].filter(Boolean).join(", ");
+  const head = [make("h3", {}, TITLES[job.state]), what && make("p", { class: "quiet" }, what)];
+  if (!hasEnded(job)) drawRunning(card, job, head);
+  else card.replaceChildren(...head.filter(Boolean), ...endedParts(job));
+}
+
+/** The bar and its button stay the same elements, so that focus stays and the bar can glide. */
+function drawRunning(card, job, head) {
+  if (!card.querySelector("progress")) {
+    const error = make("p", { class: "notice bad", role: "alert", hidden: true });
+    const stop = button("Cancel", () =>
+      during(stop, error, () => call(`/api/jobs/${encodeURIComponent(job.id)}`, { method: "DELETE" })),
+    );
+    card.append(
+      make("header"),
+      make("progress", { max: 1, "aria-label": "Progress of the learn" }),
+      make("p", { class: "quiet words" }),
+      error,
+      make("div", { class: "row" }, stop),
+    );
+  }
+  card.querySelector("header").replaceChildren(...head.filter(Boolean));
+  card.querySelector("progress").value = job.progress.fraction;
+  const words = [sentence(job.progress.text), job.state === "running" && progressWords(job)];
+  card.querySelector(".words").textContent = words.filter(Boolean).join(" · ");
+}
+
+function endedParts(job) {
+  if (job.error) return [make("p", { class: "notice bad" }, job.error)];
+  if (job.state === "cancelled") return [make("p", { class: "quiet" }, "Nothing was changed by it.")];
+  const lines = (job.message || "").split("\n").filter((line) => line.trim());
+  const [first, ...rest] = lines;
+  const report = job.report && make("a", { href: job.report, target: "_blank", rel: "noopener", class: "button" }, "Open the report");
+  return [
+    first && make("p", { class: "lead" }, first),
+    rest.length > 0 && make("ul", { class: "lines" }, ...rest.map((line) => make("li", {}, line))),
+    make("div", { class: "row" }, button("Ask it", () => openTab("ask", true), { class: "primary" }), report),
+  ].filter(Boolean);
+}

@@ -1,0 +1,258 @@
+// Teach: photos and labels in, a plan, then a learn.
+
+import { app, call, onState } from "./api.js";
+import { $, button, dropPictures, during, make, picture, tell } from "./dom.js";
+import { chosen, isPicture, isZip } from "./files.js";
+import { showJob } from "./jobs.js";
+import { count, duration, listed } from "./words.js";
+
+const SHOWN = 5; // pictures of a class
+const EFFORTS = [
+  ["instant", "Instant", "looks once, answers in seconds"],
+  ["quick", "Quick", "looks, then trains a little"],
+  ["normal", "Normal", "trains longer"],
+  ["best", "Best", "trains three times as long"],
+];
+
+// Classes to be taught: {label, files}; photos that were brought without a folder have no label yet.
+let groups = [];
+let zip = null;
+let renamed = {}; // what the person said of names that are nearly the same
+
+export function startTeach() {
+  $("teach-choose").addEventListener("click", () => $("teach-files").click());
+  $("teach-folder").addEventListener("click", () => $("teach-tree").click());
+  for (const input of [$("teach-files"), $("teach-tree")]) {
+    input.addEventListener("change", () => addPhotos(chosen(input)));
+  }
+  $("teach-clear").addEventListener("click", () => {
+    clearTray();
+    $("teach-choose").focus();
+  });
+  $("teach-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    during($("teach-plan"), $("teach-error"), showPlan);
+  });
+  $("teach-start").addEventListener("click", () => during($("teach-start"), $("teach-error"), teach));
+  onState(showEfforts);
+}
+
+function showEfforts(state) {
+  const kept = { true: "They are kept in the folder that the server was given.", false: "They are not kept once learned." };
+  $("teach-kept").textContent = kept[state.keep_photos] ?? "";
+  if ($("efforts").childElementCount) return;
+  for (const [value, name, words] of EFFORTS) {
+    const input = make("input", { type: "radio", name: "effort", value, change: hidePlan });
+    input.checked = value === state.effort;
+    const text = make("span", {}, make("strong", {}, name), make("span", { class: "fine" }, words));
+    $("efforts").append(make("label", { class: "choice" }, input, text));
+  }
+}
+
+// The tray. ----------------------------------------------------------------------------------------
+
+export function addPhotos(items) {
+  const zips = items.filter(({ file }) => isZip(file));
+  const photos = items.filter(({ file }) => isPicture(file));
+  const others = items.length - zips.length - photos.length;
+  const left = others ? `${count(others, "file")} left out: not a photo. ` : "";
+  const several = zips.length > 1 ? "One zip file at a time. " : "";
+  const beside = zips.length && (photos.length || groups.length);
+  tell($("teach-note"), left + several + (beside ? "A zip file is taught alone, so the photos were taken out." : ""));
+  if (zips.length) {
+    clearTray();
+    zip = zips[0].file;
+  } else if (photos.length) {
+    zip = null;
+    for (const { file, folder } of photos) groupFor(folder).files.push(file);
+  }
+  showTray();
+  document.querySelector("#tray input:placeholder-shown")?.focus();
+}
+
+function groupFor(folder) {
+  const label = folder ?? "";
+  let group = groups.find((known) => known.label === label);
+  if (!group) groups.push((group = { label, files: [] }));
+  return group;
+}
+
+function clearTray() {
+  groups = [];
+  zip = null;
+  renamed = {};
+  tell($("teach-error"), "");
+  tell($("teach-note"), "");
+  showTray();
+}
+
+function hidePlan() {
+  $("plan").hidden = true;
+  $("teach-plan").hidden = false;
+  $("teach-start").hidden = true;
+  $("similar").hidden = true;
+}
+
+function showTray() {
+  hidePlan();
+  dropPictures($("tray"));
+  const photos = groups.reduce((sum, group) => sum + group.files.length, 0);
+  $("teach-form").hidden = !zip && !photos;
+  $("teach-drop").classList.toggle("compact", !$("teach-form").hidden);
+  if (zip) {
+    $("tray-title").textContent = "One zip file of class folders";
+    $("tray").append(make("p", { class: "group zip" }, `${zip.name}, ${(zip.size / 1e6).toFixed(1)} MB`));
+  } else {
+    $("tray-title").textContent = `${count(photos, "photo")} to be taught`;
+    $("tray").append(...groups.map(groupRow));
+  }
+}
+
+function groupRow(group, index) {
+  const id = `label-${index}`;
+  const input = make("input", {
+    id,
+    list: "known-classes",
+    placeholder: "What is it?",
+    autocomplete: "off",
+    input: (event) => {
+      group.label = event.target.value;
+      renamed = {};
+      hidePlan();
+    },
+  });
+  input.value = group.label;
+  const more = group.files.length - SHOWN;
+  const pictures = group.files.slice(0, SHOWN).map((file) => picture(file, ""));
+  const remove = () => {
+    groups = groups.filter((other) => other !== group);
+    showTray();
+    (document.querySelector("#tray input") || $("teach-choose")).focus();
+  };
+  return make(
+    "div",
+    { class: "group" },
+    make("div", { class: "thumbs", "aria-hidden": "true" }, ...pictures, more > 0 && make("span", {}, `+${more}`)),
+    make("div", { class: "field" }, make("label", { for: id }, `Class of ${count(group.files.length, "photo")}`), input),
+    button("Remove", remove, { class: "link", "aria-label": `Remove ${group.label || "these photos"}` }),
+  );
+}
+
+// The request. -------------------------------------------------------------------------------------
+
+function request() {
+  const form = new FormData();
+  form.append("effort", document.querySelector("[name=effort]:checked")?.value || app.state.effort);
+  if (Object.keys(renamed).length) form.append("rename", JSON.stringify(renamed));
+  if (zip) {
+    form.append("photos", zip, zip.name);
+    return form;
+  }
+  const labels = groups.map((group) => group.label.trim());
+  const missing = labels.indexOf("");
+  if (missing >= 0) {
+    $(`label-${missing}`).focus();
+    throw new Error("Say what is on these photos: type a class, or pick one that it knows.");
+  }
+  if (labels.length === 1) {
+    form.append("label", labels[0]);
+    for (const file of groups[0].files) form.append("photos", file, file.name);
+    return form;
+  }
+  groups.forEach((group, i) => addFolder(form, labels[i], group.files));
+  return form;
+}
+
+function addFolder(form, label, files) {
+  // A file's name in a form cannot hold these.
+  if (/["/\\\r\n]/.test(label)) {
+    throw new Error(`A class whose name holds " or / must be taught alone: ${label}`);
+  }
+  for (const file of files) form.append("photos", file, `${label}/${file.name}`);
+}
+
+async function send(path, busy) {
+  const form = request();
+  refuseTooMuch(form.getAll("photos"));
+  $("teach-busy").textContent = busy;
+  try {
+    return await call(path, { form });
+  } catch (error) {
+    if (error.body?.similar?.length) return askWhichClass(error.body.similar);
+    throw error;
+  } finally {
+    $("teach-busy").textContent = "";
+  }
+}
+
+function refuseTooMuch(files) {
+  const { photos, body_bytes } = app.state.limits;
+  const bytes = files.reduce((sum, file) => sum + file.size, 0);
+  if (files.length > photos) {
+    throw new Error(`${files.length} photos are more than the ${photos} that the server takes at once. Teach them in parts.`);
+  }
+  if (bytes > body_bytes) {
+    throw new Error(`These are ${Math.ceil(bytes / 1e6)} MB; the server takes ${Math.floor(body_bytes / 1e6)} MB at once. Teach them in parts.`);
+  }
+}
+
+/** Names that differ by case alone: the person says whether they are one class. */
+function askWhichClass(pairs) {
+  const decide = (given, meant) => {
+    renamed[given] = meant;
+    $("similar").hidden = true;
+    $("teach-form").requestSubmit();
+  };
+  const rows = pairs.slice(0, 1).map(([given, known]) =>
+    make(
+      "div",
+      { class: "row" },
+      make("span", {}, `“${given}” and “${known}” differ only by case or blanks.`),
+      button(`It is ${known}`, () => decide(given, known)),
+      button(`${given} is another class`, () => decide(given, given)),
+    ),
+  );
+  $("similar").replaceChildren(...rows);
+  $("similar").hidden = false;
+  return null;
+}
+
+// The plan and the start. --------------------------------------------------------------------------
+
+async function showPlan() {
+  hidePlan();
+  const plan = await send("/api/plan", "Reading the photos…");
+  if (!plan) return;
+  $("plan").replaceChildren(
+    make("h3", {}, "The plan"),
+    make("p", { class: "lead" }, planWords(plan)),
+    make("ul", { class: "chips" }, ...plan.classes.map(chip)),
+    make("details", {}, make("summary", {}, "In detail"), make("pre", {}, plan.text)),
+  );
+  $("plan").hidden = false;
+  $("teach-plan").hidden = true;
+  $("teach-start").hidden = false;
+  $("plan").focus();
+}
+
+function planWords({ classes, answers_after_seconds: answers, done_after_seconds: done }) {
+  const fresh = classes.filter((known) => known.new).length;
+  const again = classes.length - fresh;
+  const parts = [fresh && count(fresh, "new class", "new classes"), again && `more of ${count(again, "known class", "known classes")}`];
+  const what = listed(parts.filter(Boolean)) || "Nothing new";
+  const first = answers == null ? "" : ` It can answer after about ${duration(answers)}`;
+  const last = done == null || done === answers ? "" : ` and is done after about ${duration(done)}`;
+  return `${what}.${first}${last}${first || last ? "." : ""}`;
+}
+
+function chip({ label, photos, new: isNew }) {
+  const words = `${count(photos, "photo")}, ${isNew ? "new" : "known"}`;
+  return make("li", {}, make("strong", {}, label), ` ${words}`);
+}
+
+async function teach() {
+  const job = await send("/api/teach", "Sending the photos…");
+  if (!job) return;
+  clearTray();
+  showJob(job, true);
+}

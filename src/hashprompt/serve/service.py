@@ -1,0 +1,97 @@
+"""All that belongs to one server."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from hashprompt.classifier.store import Store
+from hashprompt.serve.answering import Answering, header_status
+from hashprompt.serve.asked import AskedPhotos
+from hashprompt.serve.jobs import Job, Jobs
+from hashprompt.serve.learning import Learning, LearnWorker, Worker
+from hashprompt.serve.metrics import Metrics
+from hashprompt.serve.private import PrivateFolder
+from hashprompt.serve.settings import ServeSettings
+from hashprompt.serve.uploads import MemoryBudget
+
+
+class Service:
+    """What requests are carried out with.
+
+    Args:
+        settings: of the server.
+        metrics: of the server.
+        worker: carries out learns.
+    """
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        metrics: Metrics,
+        worker: Worker | None = None,
+    ) -> None:
+        self.settings, self.metrics = settings, metrics
+        self.store = Store(settings.folder)
+        self.answering = Answering(settings, metrics)
+        self.budget = MemoryBudget(settings.limits.memory_bytes)
+        self.private = PrivateFolder(settings.folder)
+        self.jobs = Jobs(self.private, settings.limits.kept_jobs)
+        self.asked = AskedPhotos(self.private, settings.limits.kept_photos)
+        self.learning = Learning(settings, self.jobs, self._learned, worker or LearnWorker())
+        self.followers = 0  # clients that follow a job
+        self.is_planning = False
+        self._read: tuple[tuple[int, ...], tuple[int, list[str]]] | None = None
+        metrics.gauges |= {
+            "version": self.version,
+            "waiting_photos": lambda: self.answering.waiting,
+            "jobs": lambda: len(self.jobs.unfinished()),
+            "unsure_photos": lambda: len(self.asked),
+        }
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """From start to stop. A server that only answers writes nothing."""
+        with ExitStack() as stack:
+            if not self.settings.read_only:
+                stack.enter_context(self.private.opened())
+                self.jobs.load()
+                self.asked.load(self.settings.keep_asked)
+                self.learning.start()
+                stack.callback(self.learning.stop)
+            self.answering.start()
+            stack.callback(self.answering.stop)
+            yield
+
+    def version(self) -> int:
+        """The version that answers; 0 if nothing is learned."""
+        return self._known()[0]
+
+    def known_classes(self) -> list[str]:
+        return self._known()[1]
+
+    def _known(self) -> tuple[int, list[str]]:
+        """Number and classes of the version that answers, read when `classifier.json` changes."""
+        seen = header_status(self.settings.folder)
+        if seen is None:
+            return 0, []
+        if self._read is None or self._read[0] != seen:
+            version = self.store.version()
+            self._read = seen, (version.number, list(version.info["classes"]))
+        return self._read[1]
+
+    def _learned(self, job: Job) -> None:
+        self.asked.remove(job.asked)
+
+
+def _service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceOf = Annotated[Service, Depends(_service_of)]
+
+
+def request_id(request: Request) -> str:
+    return str(request.state.request_id)

@@ -1,0 +1,123 @@
+"""The page in a real browser, with a real server behind it: teaching and asking."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from visits import ask, open_tab, say_instead
+
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+expect = playwright.expect
+pytestmark = pytest.mark.xdist_group("browser")  # one server for all of them
+
+
+# Teaching. ----------------------------------------------------------------------------------------
+
+
+def test_who_has_taught_nothing_is_led_to_teach(journey: dict[str, str]) -> None:
+    assert journey["tab"] == "Teach"
+
+
+def test_the_plan_and_the_time_are_told_before_anything_is_learned(journey: dict[str, str]) -> None:
+    assert "3 new classes" in journey["plan"]
+    assert "ash 6 photos, new" in journey["plan"]
+    assert "It can answer after about" in journey["plan"]
+
+
+def test_what_changed_is_told_also_after_a_reload(journey: dict[str, str]) -> None:
+    assert journey["state after a reload"] in ("waiting", "running")
+    assert journey["done"].startswith("Learned")
+    assert "Open the report" in journey["done"]
+
+
+def test_the_report_opens(page: Any) -> None:
+    open_tab(page, "Teach")
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="Open the report").first.click()
+    expect(opened.value.locator("body")).to_contain_text("elm")
+
+
+def test_a_name_that_differs_by_case_is_asked_about(page: Any, photos: Path) -> None:
+    open_tab(page, "Teach")
+    page.locator("#teach-files").set_input_files(photos / "noise.png")
+    page.get_by_label("Class of 1 photo").fill("ASH")
+    page.get_by_role("button", name="See the plan").click()
+    page.get_by_role("button", name="It is ash").click()
+    expect(page.locator("#plan")).to_contain_text("more of 1 known class")
+    expect(page.locator("#plan li")).to_have_text("ash 1 photo, known")
+
+
+def test_photos_without_a_label_are_not_sent(page: Any, photos: Path) -> None:
+    open_tab(page, "Teach")
+    page.locator("#teach-files").set_input_files(photos / "noise.png")
+    page.get_by_role("button", name="See the plan").click()
+    expect(page.locator("#teach-error")).to_contain_text("Say what is on these photos")
+    expect(page.get_by_label("Class of 1 photo")).to_be_focused()
+
+
+# Asking. ------------------------------------------------------------------------------------------
+
+
+def test_an_answer_shows_photo_label_and_bars(page: Any, photos: Path) -> None:
+    ask(page, photos / "trees" / "ash" / "0-0.png", photos / "trees" / "cedar" / "0-0.png")
+    cards = page.locator(".answer")
+    expect(cards.nth(0).get_by_role("heading")).to_contain_text("ash")
+    expect(cards.nth(1).get_by_role("heading")).to_contain_text("cedar")
+    expect(cards.nth(0).locator(".bars li")).to_have_count(3)
+    first, second = (cards.nth(0).locator(".bar span").nth(i).bounding_box() for i in (0, 1))
+    assert first["width"] > second["width"]
+    assert cards.nth(0).locator("img").evaluate("image => image.naturalWidth") == 32
+    expect(page.locator("#live")).to_have_text("2 photos answered.")
+
+
+def test_a_photo_can_be_dropped_and_pasted(page: Any, photos: Path) -> None:
+    pixels = list((photos / "trees" / "ash" / "0-0.png").read_bytes())
+    brought = """([kind, pixels]) => {
+      const data = new DataTransfer();
+      data.items.add(new File([new Uint8Array(pixels)], `${kind}.png`, { type: "image/png" }));
+      const event = kind === "drop"
+        ? new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true })
+        : new ClipboardEvent("paste", { clipboardData: data, bubbles: true });
+      document.body.dispatchEvent(event);
+    }"""
+    for kind in ("drop", "paste"):
+        page.evaluate(brought, [kind, pixels])
+        expect(page.locator(".answer .file").first).to_have_text(f"{kind}.png")
+        expect(page.locator(".answer").first.get_by_role("heading")).to_contain_text("ash")
+
+
+def test_a_broken_photo_is_told_beside_the_good_ones(page: Any, photos: Path) -> None:
+    ask(page, photos / "broken.jpg", photos / "trees" / "ash" / "0-1.png")
+    expect(page.locator(".answer").nth(0)).to_contain_text("No answer")
+    expect(page.locator(".answer").nth(1).get_by_role("heading")).to_contain_text("ash")
+
+
+def test_unknown_and_unsure_are_said_in_words(page: Any, photos: Path) -> None:
+    one = {
+        **{"file": "a.png", "label": "ash", "probability": 0.5, "unknown": 0.99, "error": None},
+        **{"top": [{"label": "ash", "probability": 0.5}, {"label": "elm", "probability": 0.4}]},
+        "reminds_of": [
+            {"label": "elm", "learn": "taught-2026-05-02-ab12", "distance": 1.5},
+            {"label": "elm", "learn": "garden", "distance": 1.7},
+        ],
+    }
+    marks = [{"is_unknown": True, "unsure": True}, {"is_unknown": False, "unsure": True}]
+    say_instead(page, "/api/ask", {"version": 2, "answers": [{**one, **mark} for mark in marks]})
+    ask(page, photos / "trees" / "ash" / "0-0.png", photos / "trees" / "ash" / "0-1.png")
+    first, second = page.locator(".answer").all()
+    expect(first.get_by_role("heading")).to_have_text("Unknown")
+    expect(first).to_contain_text("Looks most like ash (50\u00a0%)")
+    expect(first).to_contain_text("Reminds it of elm (learned 2 May) and elm (learn garden).")
+    expect(second.get_by_role("heading")).to_contain_text("ash")
+    expect(second).to_contain_text("Unsure")
+
+
+def test_errors_are_shown_where_the_person_looks(page: Any, photos: Path) -> None:
+    say_instead(page, "/api/ask", {"error": "Too many questions. Try again soon."}, status=503)
+    ask(page, photos / "trees" / "ash" / "0-0.png")
+    expect(page.locator(".answer")).to_contain_text("Too many questions. Try again soon.")
+    page.unroute("**/api/ask")
+    page.context.set_offline(True)
+    ask(page, photos / "trees" / "ash" / "0-0.png")
+    expect(page.locator(".answer").first).to_contain_text("The server does not answer")
+    page.context.set_offline(False)

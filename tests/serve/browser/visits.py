@@ -1,0 +1,122 @@
+"""The real server in a process of its own, and what a person sees of its page."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+LEARNING, PATIENCE = 300_000, 60_000  # milliseconds: a busy machine is no failure
+
+# Of every text that is seen: the lowest contrast with what lies behind it, and where it is.
+CONTRAST = """() => {
+  const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((v) => v / 255).map((v) =>
+      v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const [r, g, b, a = 1] = numbers(getComputedStyle(at).backgroundColor);
+      if (a > 0) return [r, g, b];
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((c) => c.nodeType === 3 && c.data.trim());
+    if (!own || !node.checkVisibility() || node.closest(".away, dialog:not([open])")) continue;
+    const style = getComputedStyle(node);
+    const colour = node instanceof SVGElement ? style.fill : style.color;
+    const [a, b] = [light(numbers(colour).slice(0, 3)), light(behind(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    found.push([ratio, `${node.tagName} ${node.textContent.trim().slice(0, 40)}`]);
+  }
+  return found.sort((x, y) => x[0] - y[0]);
+}"""
+
+
+@contextmanager
+def running_server(folder: Path, *options: str) -> Iterator[str]:
+    """`hashprompt serve` on a free port: the address that it prints."""
+    command = [sys.executable, "-m", "hashprompt", "serve", str(folder), "--port", "0", *options]
+    with (folder.parent / f"{folder.name}.log").open("w+") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            yield _address(process, log)
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+def _address(process: subprocess.Popen[str], log: Any) -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+            return found[0]
+    log.seek(0)
+    raise AssertionError(f"The server said no address. It said: {log.read()}")
+
+
+def words(text: str) -> str:
+    """Text as it is read: one blank between words."""
+    return " ".join(text.split())
+
+
+class Visit:
+    """A page, and what must never happen on it: requests elsewhere, broken scripts."""
+
+    def __init__(self, chromium: Any, address: str, **options: Any) -> None:
+        self._address = address
+        self._context = chromium.new_context(base_url=address, reduced_motion="reduce", **options)
+        self._context.set_default_timeout(LEARNING)
+        self._asked: list[str] = []
+        self._complaints: list[str] = []
+        self.page = self._context.new_page()
+        self.page.on("request", lambda request: self._asked.append(request.url))
+        self.page.on("pageerror", lambda error: self._complaints.append(str(error)))
+        self.page.on("console", self._listen)
+
+    def _listen(self, message: Any) -> None:
+        if "Content Security Policy" in message.text:
+            self._complaints.append(message.text)
+
+    def close(self) -> None:
+        self._context.close()
+        own = (self._address, "blob:", "data:")
+        assert self._asked
+        assert [url for url in self._asked if not url.startswith(own)] == []
+        assert self._complaints == []
+
+
+def open_tab(page: Any, name: str) -> None:
+    page.get_by_role("tab", name=name).click()
+
+
+def ask(page: Any, *files: Path) -> None:
+    """Ask about photos, and wait for all answers."""
+    page.locator("#ask-files").set_input_files(files)
+    page.locator(".answer").first.wait_for()
+    while page.locator(".looking").count():
+        page.locator(".looking").first.wait_for(state="detached")
+
+
+def say_instead(page: Any, route: str, body: dict[str, Any], status: int = 200) -> None:
+    """Let a route of the server say something else."""
+    page.route(f"**{route}", lambda asked: asked.fulfill(status=status, json=body))
+
+
+def change_state(page: Any, **changes: Any) -> None:
+    """Let the server say something else of itself."""
+
+    def answer(asked: Any) -> None:
+        asked.fulfill(json={**asked.fetch().json(), **changes})
+
+    page.route("**/api/state", answer)

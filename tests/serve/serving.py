@@ -1,0 +1,128 @@
+"""A server in this process, whose learns run in a thread: a process of their own takes seconds."""
+
+import io
+import json
+import queue
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fastapi.testclient import TestClient
+from pictures import NAMES, QUICK, stripes
+from PIL import Image
+
+from hashprompt.serve.app import create_app
+from hashprompt.serve.learn_process import carry_out
+from hashprompt.serve.settings import ServeSettings
+
+PATIENCE = 300.0  # seconds until something counts as stuck
+Files = list[tuple[str, tuple[str, bytes, str]]]
+
+
+class ThreadWorker:
+    """Carries out learns in a thread of this process.
+
+    Args:
+        hold: learns wait until it is set.
+    """
+
+    def __init__(self, hold: threading.Event | None = None) -> None:
+        self.hold, self.stopped = hold, threading.Event()
+        self.orders: list[dict[str, Any]] = []
+
+    def prepare(self) -> None:
+        self.stopped.clear()
+
+    def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        self.orders.append(order)
+        yield {"progress": {"text": "beginning", "fraction": 0.0, "seconds_left": None}}
+        while self.hold is not None and not self.hold.wait(0.02):
+            if self.stopped.is_set():
+                yield {"stopped": True, "code": -15}
+                return
+        events: queue.Queue[dict[str, Any]] = queue.Queue()
+        threading.Thread(target=carry_out, args=(order, events.put), daemon=True).start()
+        while True:
+            event = events.get(timeout=PATIENCE)
+            yield event
+            if "progress" not in event:
+                return
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+def serving(folder: Path, worker: ThreadWorker | None = None, **changes: Any) -> TestClient:
+    """A client of a new server; use it as a context."""
+    usual = {"backbone": "nano", "options": QUICK, "effort": "instant", "reports": False}
+    settings = ServeSettings(folder, **{**usual, **changes})
+    app = create_app(settings, worker or ThreadWorker())
+    return TestClient(app, base_url="http://127.0.0.1:8765", raise_server_exceptions=False)
+
+
+def png(label: int = 0, seed: int = 0, side: int = 32) -> bytes:
+    """A photo of a class, encoded."""
+    return pngs(label, 1, seed, side)[0]
+
+
+def pngs(label: int, count: int, seed: int = 0, side: int = 32) -> list[bytes]:
+    found = []
+    for pixels in stripes(label, count, np.random.default_rng(seed)):
+        content = io.BytesIO()
+        Image.fromarray(pixels).resize((side, side)).save(content, "PNG")
+        found.append(content.getvalue())
+    return found
+
+
+def named(*photos: tuple[str, bytes]) -> Files:
+    """The files of a form."""
+    return [("photos", (name, content, "image/png")) for name, content in photos]
+
+
+def class_folders(count: int = 6, classes: int = 2, seed: int = 5) -> Files:
+    """Photos named `class/photo.png`."""
+    pairs = [
+        (f"{NAMES[label]}/{number}.png", content)
+        for label in range(classes)
+        for number, content in enumerate(pngs(label, count, seed))
+    ]
+    return named(*pairs)
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, member in members.items():
+            packed.writestr(name, member)
+    return content.getvalue()
+
+
+def ended(client: TestClient, answer: Any) -> dict[str, Any]:
+    """The job of an answer to `teach`, once it has ended."""
+    assert answer.status_code == 202, answer.text
+    return wait_for(client, answer.json()["id"])
+
+
+def wait_for(client: TestClient, name: str, states: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A job, once it has ended or is in one of the states."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        job: dict[str, Any] = client.get(f"/api/jobs/{name}").json()
+        if job["state"] in (states or ("done", "failed", "cancelled")):
+            return job
+        time.sleep(0.05)
+    raise AssertionError(f"stuck: {job}")
+
+
+def events_of(text: str) -> list[dict[str, Any]]:
+    """What a stream of server-sent events told."""
+    blocks = [block for block in text.split("\n\n") if block.startswith("event: job\n")]
+    return [json.loads(block.partition("data: ")[2]) for block in blocks]
+
+
+def files_below(folder: Path) -> set[str]:
+    return {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}

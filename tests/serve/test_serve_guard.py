@@ -1,0 +1,335 @@
+"""Who may do what: hosts, origins, tokens, sizes, and what is told to whom."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from serving import named, png, serving
+
+from hashprompt.serve import guard
+from hashprompt.serve.request_log import log_to_stderr
+from hashprompt.serve.settings import Limits
+
+Serve = Callable[..., TestClient]
+CHANGES = [
+    ("POST", "/api/teach"),
+    ("POST", "/api/plan"),
+    ("POST", "/api/undo"),
+    ("POST", "/api/classes/rename"),
+    ("POST", "/api/classes/merge"),
+    ("POST", "/api/classes/forget"),
+    ("POST", "/api/unsure/keep"),
+    ("POST", "/api/unsure/teach"),
+    ("POST", "/api/unsure/remove"),
+    ("DELETE", "/api/jobs/20260101000000-00000000"),
+]
+READS = ["/", "/api/state", "/api/history", "/api/classes", "/api/jobs", "/api/unsure"]
+READS += ["/metrics", "/openapi.json", "/docs", "/api/health", "/static/app.js", "/static/app.css"]
+
+
+@pytest.fixture(scope="module")
+def reader(original: Path) -> Iterator[TestClient]:
+    """Of a server that only answers."""
+    with serving(original, read_only=True) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def closed(original: Path) -> Iterator[TestClient]:
+    """Of one that wants a token."""
+    with serving(original, read_only=True, token="s3cret-t0ken") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory, original: Path) -> Iterator[TestClient]:
+    """Of one that is asked for nothing it would do."""
+    folder = shutil.copytree(original, tmp_path_factory.mktemp("writer") / "zoo")
+    with serving(folder) as client:
+        yield client
+
+
+def test_every_route_is_in_the_documentation(reader: TestClient) -> None:
+    client = reader
+    paths = client.get("/openapi.json").json()["paths"]
+    listed = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    expected = {(method, re.sub("jobs/.*", "jobs/{name}", path)) for method, path in CHANGES}
+    expected |= {("GET", path) for path in READS if path.startswith("/api") or path == "/metrics"}
+    expected |= {("GET", f"/api/jobs/{{name}}{end}") for end in ("", "/events")}
+    expected |= {("GET", "/api/reports/{version}"), ("GET", "/api/unsure/{photo}")}
+    assert listed == expected | {("POST", "/api/ask")}
+    page = client.get("/docs").text
+    assert all(path in page for path in paths)
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+@pytest.mark.parametrize("path", READS)
+def test_what_can_be_read_is_there_with_safe_headers(reader: TestClient, path: str) -> None:
+    answer = reader.get(path)
+    assert answer.status_code == 200
+    for name, value in guard.HEADERS.items():
+        assert answer.headers[name] == value
+    assert re.fullmatch("[0-9a-f]{16}", answer.headers["x-request-id"])
+    assert "set-cookie" not in answer.headers
+    assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+def test_a_server_that_only_answers_changes_nothing(
+    reader: TestClient, method: str, path: str
+) -> None:
+    answer = reader.request(method, path, json={})
+    assert answer.status_code == 403
+    assert "--read-only" in answer.json()["error"]
+
+
+HOSTS = {
+    "127.0.0.1": True,
+    "127.0.0.1:8765": True,
+    "localhost": True,
+    "LOCALHOST:1": True,
+    "[::1]:8765": True,
+    "evil.example": False,
+    "evil.example:8765": False,
+    "127.0.0.1.evil.example": False,
+    "192.168.1.5": False,
+    "localhost.evil.example": False,
+    "": False,
+    "[::1": True,
+    "0x7f000001": False,
+}
+
+
+@pytest.mark.parametrize(("host", "allowed"), HOSTS.items())
+def test_only_names_of_this_machine_are_served_at_loopback(
+    reader: TestClient, host: str, allowed: bool
+) -> None:
+    for path in ("/", "/api/state", "/api/health"):
+        answer = reader.get(path, headers={"host": host})
+        assert answer.status_code == (200 if allowed else 403), host
+
+
+def test_elsewhere_addresses_and_names_that_were_given_are_served(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo, read_only=True, host="0.0.0.0", hosts=("birds.example",), token="t0ken")
+    for host, status in (
+        ("192.168.1.5:8765", 200),
+        ("birds.example:80", 200),
+        ("evil.example", 403),
+        ("[fe80::1]:8765", 200),
+    ):
+        assert client.get("/api/health", headers={"host": host}).status_code == status, host
+
+
+ORIGINS = {
+    "http://127.0.0.1:8765": True,
+    "https://127.0.0.1:8765": True,  # behind a proxy
+    "http://127.0.0.1:9999": False,  # another program of this machine
+    "http://localhost:8765": False,
+    "http://evil.example": False,
+    "http://127.0.0.1:8765.evil.example": False,
+    "null": False,
+    "": False,
+    "file://": False,
+}
+
+
+@pytest.mark.parametrize(("origin", "allowed"), ORIGINS.items())
+def test_pages_of_other_sites_can_change_nothing(
+    writer: TestClient, origin: str, allowed: bool
+) -> None:
+    client = writer
+    headers = {"origin": origin}
+    for method, path in CHANGES:
+        answer = client.request(method, path, json={}, headers=headers)
+        assert (answer.status_code != 403) == allowed, path
+    asked = client.post("/api/ask", files=named(("a.png", png())), headers=headers)
+    assert asked.status_code == (200 if allowed else 403)
+
+
+def test_a_request_that_the_browser_calls_foreign_is_refused(writer: TestClient) -> None:
+    client = writer
+    for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
+        headers = {"sec-fetch-site": site}
+        answer = client.post("/api/unsure/keep", json={"on": False}, headers=headers)
+        assert answer.status_code == status
+
+
+# Tokens. -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [p for p in READS if p != "/api/health"])
+def test_without_the_token_nothing_is_shown(closed: TestClient, path: str) -> None:
+    for headers in (
+        {},
+        {"authorization": "Bearer wrong"},
+        {"authorization": "s3cret-t0ken"},
+        {"authorization": "Basic s3cret-t0ken"},
+        {"cookie": "hashprompt_token=wrong"},
+        {"cookie": 'hashprompt_token="'},
+        {"authorization": "Bearer " + "x" * 5000},
+    ):
+        answer = closed.get(path, headers=headers)
+        assert answer.status_code == 401
+        assert "s3cret" not in answer.text
+    assert closed.get("/api/health").status_code == 200
+
+
+def test_the_token_opens_the_server(closed: TestClient) -> None:
+    assert closed.get("/api/state?token=s3cret-t0ken").status_code == 401  # of the page alone
+    bearer = {"authorization": "Bearer s3cret-t0ken"}
+    assert closed.get("/api/state", headers=bearer).status_code == 200
+    page = closed.get("/?token=s3cret-t0ken")
+    assert page.status_code == 200
+    cookie = page.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    assert closed.get("/api/state").status_code == 200  # by the cookie
+    closed.cookies.clear()
+    assert closed.get("/?token=wrong").status_code == 401
+    assert closed.post("/api/ask", files=named(("a.png", png()))).status_code == 401
+
+
+def test_tokens_are_compared_in_constant_time(
+    closed: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[int, int]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return one == other
+
+    monkeypatch.setattr(guard.secrets, "compare_digest", compare)
+    for token in ("", "s", "s3cret-t0ken", "é"):
+        headers = {"authorization": f"Bearer {token}".encode()}
+        closed.get("/api/state", headers=headers)  # type: ignore[arg-type]
+    assert compared == [(32, 32)] * 4  # of equal length, whatever was sent
+
+
+# Sizes and forms. --------------------------------------------------------------------------
+
+
+def test_a_body_that_is_too_large_is_refused_also_without_its_length(
+    serve: Serve, zoo: Path
+) -> None:
+    limits = Limits(asked_bytes=10_000, body_bytes=20_000, json_bytes=1000)
+    client = serve(zoo, limits=limits)
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(50):
+            yield bytes(1000)
+
+    kind = {"content-type": "multipart/form-data; boundary=b"}
+    for path in ("/api/ask", "/api/teach", "/api/plan"):
+        assert client.post(path, content=endless(), headers=kind).status_code in (400, 413)
+        answer = client.post(path, content=bytes(30_000), headers=kind)
+        assert answer.status_code == 413
+        assert "too large" in answer.json()["error"]
+    for path in ("/api/undo", "/api/classes/rename"):
+        for content in (endless(), bytes(2000)):
+            answer = client.post(path, content=content)
+            assert answer.status_code == 413, answer.text
+    large = client.post("/api/ask", files=named(("a.png", bytes(9000)), ("b.png", bytes(9000))))
+    assert large.status_code == 413
+
+
+def test_a_length_that_is_no_number_is_refused(writer: TestClient) -> None:
+    client = writer
+    for length in ("-1", "1e9", "9" * 50, "x"):
+        answer = client.post("/api/undo", content=b"{}", headers={"content-length": length})
+        assert answer.status_code == 413
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "text/plain", "application/json", "multipart/form-data", "multipart/mixed"]
+)
+def test_photos_come_in_a_form(writer: TestClient, kind: str) -> None:
+    client = writer
+    for path in ("/api/ask", "/api/teach"):
+        answer = client.post(path, content=b"x", headers={"content-type": kind})
+        assert answer.status_code == 415
+        assert "multipart/form-data" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/undo", {"to": "1"}),
+        ("/api/undo", {"to": -1}),
+        ("/api/undo", {"to": 10**30}),
+        ("/api/undo", {"other": 1}),
+        ("/api/undo", []),
+        ("/api/classes/rename", {"old": "ash"}),
+        ("/api/classes/rename", {"old": "ash", "new": "x" * 300}),
+        ("/api/classes/merge", {"classes": ["ash"], "into": "x"}),
+        ("/api/unsure/keep", {"on": "yes"}),
+        ("/api/unsure/remove", {"photos": ["../../etc/passwd"]}),
+        ("/api/unsure/teach", {"photos": [], "label": "x"}),
+    ],
+)
+def test_bodies_that_are_not_as_expected_are_refused_in_words(
+    writer: TestClient, path: str, body: Any
+) -> None:
+    answer = writer.post(path, json=body)
+    assert answer.status_code == 422
+    assert answer.json().keys() == {"error", "request"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../app.py",
+        "/static/..%2fapp.py",
+        "/static/%2e%2e/%2e%2e/settings.py",
+        "/static/index.html.js",
+        "/static/none.js",
+        "/static/app.py",
+        "/api/reports/../../zoo/classifier.json",
+        "/api/reports/0",
+        "/api/reports/99999999999999999999",
+        "/api/reports/7",
+        "/api/unsure/..%2f..%2fzoo%2fclassifier.json",
+        "/api/jobs/..%2f..",
+        "/nothing",
+    ],
+)
+def test_no_path_of_the_server_can_be_named(writer: TestClient, path: str) -> None:
+    answer = writer.get(path)
+    assert answer.status_code in (404, 422)
+    assert "error" in answer.json()
+
+
+def test_requests_are_logged_as_json_with_their_ids(
+    serve: Serve, zoo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_to_stderr()
+    client = serve(zoo, read_only=True)
+    answer = client.get("/api/state%1b[31m?token=s3cret")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    (line,) = [line for line in lines if line["event"] == "request"]
+    assert line["request"] == answer.headers["x-request-id"]
+    assert (line["method"], line["status"]) == ("GET", 404)
+    assert "s3cret" not in json.dumps(lines)
+
+
+def test_the_metrics_count(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo, read_only=True)
+    client.post("/api/ask", files=named(("a.png", png()), ("b.png", png())))
+    client.get("/nothing")
+    text = client.get("/metrics").text
+    assert "hashprompt_answers_total 2\n" in text
+    assert 'hashprompt_requests_total{method="GET",status="404"} 1\n' in text
+    assert 'hashprompt_ask_seconds_bucket{le="+Inf"} 1\n' in text
+    assert "hashprompt_version 1\n" in text
+
+
+def test_two_servers_do_not_share_a_classifier(serve: Serve, zoo: Path) -> None:
+    serve(zoo)
+    with pytest.raises(Exception, match="Another server uses"):
+        serve(zoo)
+    assert serve(zoo, read_only=True).get("/api/health").status_code == 200

@@ -1,0 +1,183 @@
+"""Clients on a real line that are slow, silent, endless or many."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pictures import QUICK
+from serving import PATIENCE, ThreadWorker
+
+from hashprompt import UserError
+from hashprompt.serve import server
+from hashprompt.serve.app import create_app
+from hashprompt.serve.settings import Limits, ServeSettings
+
+LIMITS = Limits(connections=12, silent_seconds=0.5, asked_bytes=1_000_000)
+GET = b"GET /api/state HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def port(original: Path) -> Iterator[int]:
+    """Of a server that has little patience."""
+    settings = ServeSettings(original, "nano", QUICK, read_only=True, limits=LIMITS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "HEADER_SECONDS", 1.0)
+        listening = server.listen("127.0.0.1", 0)
+        running = server.uvicorn_server(create_app(settings, ThreadWorker()), settings)
+        thread = threading.Thread(target=running.run, args=([listening],))
+        thread.start()
+        yield listening.getsockname()[1]
+        running.should_exit = True
+        thread.join(PATIENCE)
+
+
+def connect(port: int, sent: bytes = b"") -> socket.socket:
+    line = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+    line.sendall(sent)
+    return line
+
+
+def answer(line: socket.socket) -> tuple[int, bytes]:
+    """Status and all that comes until the server hangs up; 0 if it says nothing."""
+    content = b""
+    try:
+        while block := line.recv(65536):
+            content += block
+    except ConnectionResetError:
+        pass
+    finally:
+        line.close()
+    return (int(content.split()[1]) if content.startswith(b"HTTP/") else 0), content
+
+
+def is_alive(port: int) -> bool:
+    """Whether it answers, now or once it has let others go."""
+    closing = GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        if answer(connect(port, closing))[0] == 200:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_lines_that_are_only_held_are_let_go_and_others_are_served(port: int) -> None:
+    held = [connect(port, GET[:n]) for n in (0, 1, 20, len(GET) - 2)]
+    assert is_alive(port)
+    for line in held:  # nothing is said, or that it was too slow
+        assert answer(line)[0] in (0, 408)
+    line = connect(port, GET)
+    assert b"200 OK" in line.recv(65536)
+    line.sendall(GET[:30])  # a second request that never ends
+    assert answer(line)[0] == 0
+    assert is_alive(port)
+
+
+def test_more_lines_than_there_may_be_do_not_stop_it_for_long(port: int) -> None:
+    held = [connect(port, GET[:5]) for _ in range(40)]
+    for line in held:
+        assert answer(line)[0] in (0, 503)
+    assert is_alive(port)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"X: " + b"y" * 100_000 + b"\r\n",
+        b"".join(b"X-%d: y\r\n" % n for n in range(10_000)),
+        b"X y\r\n",
+        b"\x00\xff: 1\r\n",
+        b"Content-Length: 5\r\nContent-Length: 6\r\n",
+        b"Transfer-Encoding: strange\r\n",
+    ],
+)
+def test_floods_of_headers_and_broken_ones_are_refused(port: int, headers: bytes) -> None:
+    line = connect(port)
+    try:
+        asked = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        line.sendall(asked + headers + b"\r\n")
+        status, _ = answer(line)
+    except (BrokenPipeError, ConnectionResetError):
+        status = 0  # it did not even read all of them
+    assert status in (0, 400, 431, 501)
+    assert is_alive(port)
+
+
+def test_a_body_that_trickles_is_given_up(port: int) -> None:
+    head = b"POST /api/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5000\r\n"
+    head += b"Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+    silent = connect(port, head + b"--b\r\n")
+    status, content = answer(silent)
+    assert status == 408
+    assert "too slowly" in json.loads(content.partition(b"\r\n\r\n")[2])["error"]
+    assert is_alive(port)
+
+
+def test_a_client_that_leaves_in_the_middle_is_forgotten(port: int) -> None:
+    head = b"POST /api/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 500000\r\n"
+    head += b"Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+    for _ in range(20):
+        connect(port, head + b"--b\r\n").close()
+    assert is_alive(port)
+
+
+def test_who_sends_too_much_hears_why(port: int) -> None:
+    head = b"POST /api/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3000000\r\n"
+    head += b"Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+    line = connect(port, head)
+    line.sendall(bytes(3_000_000))
+    status, content = answer(line)
+    assert status == 413
+    assert b"too large" in content
+
+
+def test_thousands_of_small_requests_on_one_line(port: int) -> None:
+    line = connect(port)
+    started, seen = time.monotonic(), b""
+    for _ in range(20):  # piled up, as a careless program does
+        line.sendall(GET * 10)
+    while seen.count(b"HTTP/1.1 200") < 200 and time.monotonic() - started < PATIENCE:
+        seen += line.recv(65536)
+    line.close()
+    assert seen.count(b"HTTP/1.1 200") == 200
+    assert is_alive(port)
+
+
+def test_an_upgrade_to_something_else_is_not_made(port: int) -> None:
+    asked = b"GET /api/state HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade, close\r\n"
+    asked += b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n\r\n"
+    assert answer(connect(port, asked))[0] in (0, 200, 400, 403)
+    assert is_alive(port)
+
+
+def test_an_address_that_is_taken_is_told(port: int) -> None:
+    with pytest.raises(UserError, match="Choose another --port"):
+        server.listen("127.0.0.1", port).listen()
+    with pytest.raises(UserError, match="Cannot listen at 203"):
+        server.listen("203.0.113.7", 0)
+
+
+def test_another_address_than_loopback_gets_a_token(
+    original: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server.uvicorn.Server, "run", lambda self, sockets: None)
+    for host, lines in (("127.0.0.1", 1), ("::1", 1), ("0.0.0.0", 2)):
+        said: list[str] = []
+        try:
+            server.serve(ServeSettings(original, host=host), 0, said.append)
+        except UserError:
+            assert host == "::1"  # this machine knows no IPv6
+            continue
+        assert len(said) == lines
+        assert ("token=" in said[-1]) == (lines == 2)
+
+
+def test_who_asks_before_it_sends_is_refused_before_it_does(port: int) -> None:
+    head = b"POST /api/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3000000\r\n"
+    status, content = answer(connect(port, head + b"Expect: 100-continue\r\n\r\n"))
+    assert status == 413
+    assert b"100 Continue" not in content

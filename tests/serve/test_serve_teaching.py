@@ -1,0 +1,233 @@
+"""Teach in all forms, follow the job, see what changed, take it back."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from pictures import NAMES
+from serving import (
+    ThreadWorker,
+    class_folders,
+    ended,
+    events_of,
+    files_below,
+    named,
+    png,
+    pngs,
+    wait_for,
+    zipped,
+)
+
+from hashprompt import ContinualClassifier
+from hashprompt.serve.settings import Limits
+
+Serve = Callable[..., TestClient]
+
+
+def lesson(label: int, count: int = 6, seed: int = 7) -> list:
+    return named(*((f"{n}.png", c) for n, c in enumerate(pngs(label, count, seed))))
+
+
+def test_teach_ask_and_undo(serve: Serve, tmp_path: Path) -> None:
+    """A classifier that does not exist yet, in three forms of teaching."""
+    client = serve(tmp_path / "new", reports=True)
+    first = ended(client, client.post("/api/teach", files=class_folders(6, 2)))
+    assert (first["state"], first["version"], first["label"]) == ("done", 1, "2 classes")
+    assert "2 new classes" in first["message"]
+    assert (first["progress"]["fraction"], first["photos"]) == (1.0, 12)
+    second = ended(client, client.post("/api/teach", files=lesson(2), data={"label": "cedar"}))
+    assert (second["version"], second["label"], second["error"]) == (2, "cedar", None)
+    members = {f"all/{NAMES[3]}/{n}.png": c for n, c in enumerate(pngs(3, 6))}
+    content = zipped({**members, "all/.DS_Store": b"x", "__MACOSX/a/b.png": b"x"})
+    files = [("photos", ("trees.zip", content, "application/zip"))]
+    third = ended(client, client.post("/api/teach", files=files, data={"effort": "instant"}))
+    assert (third["version"], third["label"], third["photos"]) == (3, "date", 6)
+    answers = client.post(
+        "/api/ask", files=named(*((f"{n}.png", png(n, seed=9)) for n in range(4)))
+    ).json()["answers"]
+    assert [answer["label"] for answer in answers] == list(NAMES[:4])
+    undone = client.post("/api/undo", json={"to": None}).json()
+    assert undone["version"] == 2
+    assert client.get("/api/state").json()["classes"] == 3
+    history = client.get("/api/history").json()
+    assert [row["undone"] for row in history["versions"]] == [False, False, True]
+    assert [row["kind"] for row in history["versions"]] == ["look"] * 3
+    assert "cedar" in history["versions"][1]["text"]
+    assert client.post("/api/undo", json={"to": 3}).json()["version"] == 3
+    jobs = client.get("/api/jobs").json()["jobs"]
+    assert [job["id"] for job in jobs] == [third["id"], second["id"], first["id"]]
+    page = client.get(first["report"])
+    assert page.status_code == 200
+    assert page.headers["content-security-policy"].endswith("sandbox")
+    # Nothing of the photos stays but what the report shows.
+    kept = files_below(tmp_path / "new-serving")
+    assert kept - {".lock"} == {f"jobs/{job['id']}/job.json" for job in jobs}
+
+
+def test_events_tell_every_change_until_the_end(serve: Serve, zoo: Path) -> None:
+    hold = threading.Event()
+    client = serve(zoo, ThreadWorker(hold))
+    name = client.post("/api/teach", files=lesson(3), data={"label": "date"}).json()["id"]
+    threading.Timer(0.5, hold.set).start()
+    stream = client.get(f"/api/jobs/{name}/events")
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    told = events_of(stream.text)
+    assert told[-1]["state"] == "done"
+    assert told[-1] == client.get(f"/api/jobs/{name}").json()
+    assert "running" in {event["state"] for event in told}
+    shares = [event["progress"]["fraction"] for event in told]
+    assert shares == sorted(shares)
+    assert client.get("/api/jobs/nothing/events").status_code == 404
+
+
+def test_one_learn_runs_one_waits_and_a_third_is_refused(serve: Serve, zoo: Path) -> None:
+    hold = threading.Event()
+    client = serve(zoo, ThreadWorker(hold))
+    names = [
+        client.post("/api/teach", files=lesson(n), data={"label": NAMES[n]}).json()["id"]
+        for n in (3, 4)
+    ]
+    refused = client.post("/api/teach", files=lesson(5), data={"label": "fig"})
+    assert refused.status_code == 409
+    assert "waits" in refused.json()["error"]
+    assert client.get("/api/state").json()["job"]["id"] == names[0]
+    assert client.get(f"/api/jobs/{names[1]}").json()["state"] == "waiting"
+    # What the classifier knows cannot be changed meanwhile.
+    assert client.post("/api/undo", json={}).status_code == 409
+    body = {"old": "ash", "new": "oak"}
+    assert client.post("/api/classes/rename", json=body).status_code == 409
+    hold.set()
+    assert [wait_for(client, name)["version"] for name in names] == [2, 3]
+    assert not list((zoo.parent / "zoo-serving" / "uploads").iterdir())
+
+
+def test_a_cancelled_job_leaves_the_version_before(serve: Serve, zoo: Path) -> None:
+    hold = threading.Event()
+    client = serve(zoo, ThreadWorker(hold))
+    names = [
+        client.post("/api/teach", files=lesson(n), data={"label": NAMES[n]}).json()["id"]
+        for n in (3, 4)
+    ]
+    for name in reversed(names):
+        assert client.delete(f"/api/jobs/{name}").json()["state"] == "cancelled"
+    hold.set()
+    job = ended(client, client.post("/api/teach", files=lesson(5), data={"label": "fig"}))
+    assert (job["state"], job["version"]) == ("done", 2)
+    assert client.delete(f"/api/jobs/{job['id']}").json()["state"] == "done"
+    assert set(ContinualClassifier(zoo).classes_) == {"ash", "birch", "cedar", "fig"}
+    assert client.delete("/api/jobs/nothing").status_code == 404
+
+
+def test_a_learn_that_fails_says_why_and_the_next_one_goes_on(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo)
+    files = named(("1.png", b"no photo"), ("2.png", b"nor this"))
+    job = ended(client, client.post("/api/teach", files=files, data={"label": "date"}))
+    assert job["state"] == "failed"
+    assert "cannot be read" in job["error"] or "Nothing new" in job["error"]
+    assert str(zoo.parent) not in job["error"]
+    again = ended(client, client.post("/api/teach", files=lesson(3), data={"label": "date"}))
+    assert again["state"] == "done"
+
+
+def test_names_that_may_mean_one_class_are_asked_about(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo)
+    files, data = lesson(0, seed=8), {"label": "Ash"}
+    for route in ("/api/teach", "/api/plan"):
+        question = client.post(route, files=files, data=data)
+        assert question.status_code == 409
+        assert question.json()["similar"] == [["Ash", "ash"]]
+    job = ended(
+        client, client.post("/api/teach", files=files, data={**data, "rename": '{"Ash": "ash"}'})
+    )
+    assert job["state"] == "done"
+    assert client.get("/api/state").json()["classes"] == 3
+
+
+def test_a_plan_tells_what_would_be_done_and_keeps_nothing(serve: Serve, zoo: Path) -> None:
+    before = files_below(zoo)
+    client = serve(zoo)
+    planned = client.post("/api/plan", files=class_folders(6, 4)).json()
+    assert planned["classes"] == [
+        {"label": name, "photos": 6, "new": name == "date"} for name in NAMES[:4]
+    ]
+    assert "Would learn" in planned["text"]
+    assert planned["answers_after_seconds"] <= planned["done_after_seconds"]
+    assert client.get("/api/jobs").json() == {"jobs": []}
+    assert files_below(zoo) == before
+    assert files_below(zoo.parent / "zoo-serving") <= {".lock"}
+    assert str(zoo.parent) not in planned["text"]
+
+
+def test_taught_photos_are_kept_in_class_folders_if_wanted(
+    serve: Serve, zoo: Path, tmp_path: Path
+) -> None:
+    client = serve(zoo, photos=tmp_path / "kept")
+    contents = pngs(3, 5)
+    files = named(*((f"../../{n}.png", c) for n, c in enumerate([*contents, contents[0]])))
+    job = ended(client, client.post("/api/teach", files=files, data={"label": "../date"}))
+    assert job["state"] == "done"
+    found = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
+    assert sorted(path.read_bytes() for path in found) == sorted(contents)
+    assert {path.parent for path in found} == {tmp_path / "kept" / "_._date"}
+    assert {path.suffix for path in found} == {".png"}
+    # So that held-out ones can be asked again.
+    more = ended(client, client.post("/api/teach", files=lesson(4), data={"label": "elm"}))
+    assert "gone" not in more["message"]
+
+
+def test_without_a_folder_for_photos_held_out_ones_are_gone(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo)
+    for label in (3, 4):
+        job = ended(
+            client, client.post("/api/teach", files=lesson(label), data={"label": NAMES[label]})
+        )
+    assert "held-out photos of earlier learns are gone" in job["message"]
+
+
+def test_classes_are_listed_renamed_merged_and_forgotten(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo)
+    rows = client.get("/api/classes").json()["classes"]
+    assert [row["name"] for row in rows] == ["ash", "birch", "cedar"]
+    assert all(row["photos"] == 10 and row["learns"] == [1] for row in rows)
+    assert all(row["held_out"] == 2 and row["accuracy"] == 1.0 for row in rows)
+    renamed = client.post("/api/classes/rename", json={"old": "ash", "new": "oak"}).json()
+    assert renamed["version"] == 2
+    body = {"classes": ["oak", "birch"], "into": "tree"}
+    assert client.post("/api/classes/merge", json=body).json()["version"] == 3
+    forgotten = client.post("/api/classes/forget", json={"name": "cedar"}).json()
+    assert "What stays" in forgotten["text"]
+    assert [r["name"] for r in client.get("/api/classes").json()["classes"]] == ["tree"]
+    kinds = [row["kind"] for row in client.get("/api/history").json()["versions"]]
+    assert kinds == ["look", "edit", "edit", "edit"]
+    assert client.post("/api/classes/forget", json={"name": "cedar"}).status_code == 400
+    assert client.post("/api/undo", json={"to": 1}).json()["version"] == 1
+    assert client.post("/api/undo", json={"to": 99}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("data", "files", "status", "said"),
+    [
+        ({}, named(("a.png", b"x")), 400, "which class"),
+        ({}, named(("../a.png", b"x")), 400, "which class"),
+        ({}, named(("x/a.txt", b"x")), 400, "No photo"),
+        ({"label": "x" * 201}, named(("a.png", b"x")), 400, "200 letters"),
+        ({"label": "a\x1bb"}, named(("a.png", b"x")), 400, "cannot be seen"),
+        ({"label": "x", "effort": "more"}, named(("a.png", b"x")), 400, "effort"),
+        ({"label": "x", "rename": "[1]"}, named(("a.png", b"x")), 400, "JSON"),
+        ({"label": "x"}, named(("a.zip", b"x")), 400, "its own classes"),
+        ({}, named(("a.zip", b"x"), ("b.png", b"x")), 400, "alone"),
+        ({"label": "x"}, named(*[("a.png", b"x")] * 4), 413, "at most 3"),
+        ({"label": "x"}, named(("a.png", bytes(1001))), 413, "too large"),
+    ],
+)
+def test_lessons_that_make_no_sense_are_refused_in_words(
+    serve: Serve, zoo: Path, data: dict, files: list, status: int, said: str
+) -> None:
+    client = serve(zoo, limits=Limits(photos=3, photo_bytes=1000))
+    answer = client.post("/api/teach", files=files, data=data)
+    assert answer.status_code == status, answer.text
+    assert said in answer.json()["error"]
+    assert client.get("/api/jobs").json() == {"jobs": []}
+    assert not list((zoo.parent / "zoo-serving" / "uploads").iterdir())

@@ -17,6 +17,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 WIDE, NARROW, PATIENCE = 1200, 390, 1_800_000  # pixels, pixels, milliseconds
@@ -52,6 +53,7 @@ class Camera:
             self._page.wait_for_timeout(400)
             file = self._out / f"serve-{'-'.join(filter(None, (name, kind)))}.png"
             self._page.screenshot(path=file, full_page=True)
+            Image.open(file).convert("RGB").quantize(256).save(file, optimize=True)
             print(file, flush=True)
 
 

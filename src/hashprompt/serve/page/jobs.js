@@ -102,7 +102,9 @@ function drawRunning(card, job, head) {
 function endedParts(job) {
   if (job.error) return [make("p", { class: "notice bad" }, job.error)];
   if (job.state === "cancelled") return [make("p", { class: "quiet" }, "Nothing was changed by it.")];
-  const lines = (job.message || "").split("\n").filter((line) => line.trim());
+  // The server's name of a learn says nothing to people; how many photos it had does.
+  const message = (job.message || "").replace(/\btaught-[\d-]+-[0-9a-f]+\b/, count(job.photos, "photo"));
+  const lines = message.split("\n").filter((line) => line.trim());
   const [first, ...rest] = lines;
   const report = job.report && make("a", { href: job.report, target: "_blank", rel: "noopener", class: "button" }, "Open the report");
   return [

@@ -1,0 +1,159 @@
+"""The server is killed at random moments during teaching and asking: nothing is lost."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pictures import NAMES
+from serving import PATIENCE, class_folders, files_below, named, png, pngs
+
+from hashprompt import ContinualClassifier
+
+SETTINGS = ["epochs=2", "batch_size=8", "align_epochs=2", "checkpoint_minutes=0"]
+
+
+class Killable:
+    """`hashprompt serve` in a process of its own."""
+
+    def __init__(self, folder: Path, log: Path) -> None:
+        options = [part for setting in SETTINGS for part in ("--set", setting)]
+        command = [sys.executable, "-m", "hashprompt", "serve", str(folder), "--port", "0"]
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [*command, "--backbone", "nano", "--effort", "quick", "--keep-asked", *options],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        assert self.process.stdout is not None
+        found = re.search(r"http://\S+/", self.process.stdout.readline())
+        assert found, log.read_text()
+        self.client = httpx.Client(base_url=found[0], timeout=PATIENCE)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def disturb(server: Killable, rng: random.Random, errors: list[str]) -> None:
+    """Ask and teach until the server is gone."""
+    try:
+        while True:
+            label = rng.randrange(len(NAMES))
+            asked = server.client.post(
+                "/api/ask", files=named(("x.png", png(label, rng.randrange(10**6))))
+            )
+            if asked.status_code not in (200, 409, 503):
+                errors.append(asked.text)
+            files = named(
+                *((f"{n}.png", c) for n, c in enumerate(pngs(label, 6, rng.randrange(10**6))))
+            )
+            taught = server.client.post("/api/teach", files=files, data={"label": NAMES[label]})
+            if taught.status_code not in (202, 409):
+                errors.append(taught.text)
+            time.sleep(0.2)
+    except httpx.HTTPError:
+        return  # as it should be
+
+
+def check(folder: Path) -> None:
+    """The classifier opens, and no file is half-written."""
+    classifier = ContinualClassifier(folder)
+    for row in classifier.history():
+        assert row["damaged"] is None
+    if classifier.history():
+        assert classifier.predict(png(0)).label in NAMES
+    for file in (folder.parent / f"{folder.name}-serving" / "jobs").glob("*/job.json"):
+        json.loads(file.read_text())
+
+
+def unfinished(folder: Path) -> set[str]:
+    jobs = (folder.parent / f"{folder.name}-serving" / "jobs").glob("*/job.json")
+    read = (json.loads(file.read_text()) for file in jobs)
+    return {job["id"] for job in read if job["state"] in ("waiting", "running")}
+
+
+def finished(server: Killable, names: set[str]) -> list[dict[str, Any]]:
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        jobs = [server.client.get(f"/api/jobs/{name}").json() for name in names]
+        if all(job["state"] in ("done", "failed", "cancelled") for job in jobs):
+            return jobs
+        time.sleep(0.5)
+    raise AssertionError(jobs)
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_moments_of_teaching_and_asking(tmp_path: Path) -> None:
+    rng, folder, log = random.Random(3), tmp_path / "place" / "zoo", tmp_path / "log.txt"
+    folder.parent.mkdir()
+    errors: list[str] = []
+    taken_up = 0
+    for _ in range(int(os.environ.get("KILLS", "20"))):
+        before = unfinished(folder)
+        server = Killable(folder, log)
+        taken_up += len(before)
+        threads = [
+            threading.Thread(target=disturb, args=(server, random.Random(rng.random()), errors))
+            for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(rng.uniform(0.5, float(os.environ.get("KILL_SECONDS", "60"))))
+        server.kill()
+        for thread in threads:
+            thread.join(PATIENCE)
+        time.sleep(1)  # its learn notices that it is alone
+        check(folder)
+    assert taken_up, "no kill hit a learn"
+    left = unfinished(folder)
+    server = Killable(folder, log)
+    try:
+        jobs = finished(server, left)
+        assert all(job["state"] == "done" for job in jobs), jobs
+        # Photos that came twice are the only reason not to learn.
+        others = server.client.get("/api/jobs").json()["jobs"]
+        failed = [job for job in others if job["state"] == "failed"]
+        assert all("Nothing new" in job["error"] for job in failed), failed
+        assert any(job["state"] == "done" for job in others)
+        assert server.client.post("/api/teach", files=class_folders(5, 2, 99)).status_code == 202
+    finally:
+        server.kill()
+    check(folder)
+    assert not errors, errors[:3]
+    assert "Traceback" not in log.read_text()
+    private = files_below(tmp_path / "place" / "zoo-serving")
+    assert all(
+        name.startswith(("jobs/", "uploads/", "asked/")) or "/" not in name for name in private
+    )
+    assert {p.name for p in folder.parent.iterdir()} <= {"zoo", "zoo-serving", "zoo-reports"}
+
+
+@pytest.mark.slow
+def test_a_server_that_is_told_to_stop_lets_its_learn_save(tmp_path: Path) -> None:
+    folder, log = tmp_path / "zoo", tmp_path / "log.txt"
+    server = Killable(folder, log)
+    name = server.client.post("/api/teach", files=class_folders(8, 3)).json()["id"]
+    until = time.monotonic() + PATIENCE
+    while server.client.get(f"/api/jobs/{name}").json()["progress"]["fraction"] == 0:
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    server.process.send_signal(signal.SIGTERM)
+    server.process.wait(PATIENCE)
+    check(folder)
+    again = Killable(folder, log)
+    try:
+        (job,) = finished(again, {name})
+        assert job["state"] == "done"
+    finally:
+        again.kill()

@@ -53,7 +53,7 @@ class Camera:
             self._page.wait_for_timeout(400)
             file = self._out / f"serve-{'-'.join(filter(None, (name, kind)))}.png"
             self._page.screenshot(path=file, full_page=True)
-            Image.open(file).convert("RGB").quantize(256).save(file, optimize=True)
+            Image.open(file).convert("RGB").quantize(256, kmeans=2).save(file, optimize=True)
             print(file, flush=True)
 
 

@@ -21,6 +21,7 @@ from serving import (
 )
 
 from hashprompt import ContinualClassifier
+from hashprompt.serve import uploads
 from hashprompt.serve.settings import Limits
 
 Serve = Callable[..., TestClient]
@@ -231,3 +232,36 @@ def test_lessons_that_make_no_sense_are_refused_in_words(
     assert said in answer.json()["error"]
     assert client.get("/api/jobs").json() == {"jobs": []}
     assert not list((zoo.parent / "zoo-serving" / "uploads").iterdir())
+
+
+def test_a_full_disk_is_told_and_not_a_fault(
+    serve: Serve, zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = serve(zoo)
+
+    def full(target: object) -> None:
+        raise OSError(28, "No space left on device", str(target))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(uploads, "create_file", full)
+        answer = client.post("/api/teach", files=lesson(3), data={"label": "date"})
+    assert answer.status_code == 503
+    assert "No space left on device" in answer.json()["error"]
+    assert str(zoo.parent) not in answer.text
+    assert "hashprompt_faults_total 0\n" in client.get("/metrics").text
+
+
+def test_a_job_that_cannot_be_begun_does_not_stop_the_next(serve: Serve, zoo: Path) -> None:
+    class Broken(ThreadWorker):
+        def learn(self, order: dict) -> object:  # type: ignore[override]
+            if not self.orders:
+                self.orders.append(order)
+                raise RuntimeError("no process can be made")
+            return super().learn(order)
+
+    client = serve(zoo, Broken())
+    jobs = [
+        ended(client, client.post("/api/teach", files=lesson(n), data={"label": NAMES[n]}))
+        for n in (3, 4)
+    ]
+    assert [job["state"] for job in jobs] == ["failed", "done"]

@@ -86,7 +86,10 @@ class Answering:
         self._waiting += len(photos)
         try:
             loop = asyncio.get_running_loop()
-            short_side = (await loop.run_in_executor(self._decoders, self.current)).short_side
+            predictor = self._predictor
+            if predictor is None:
+                predictor = await loop.run_in_executor(self._decoders, self.current)
+            short_side = predictor.short_side  # the same for all versions
             images = await asyncio.gather(
                 *(
                     loop.run_in_executor(self._decoders, _decoded, name, content, short_side)

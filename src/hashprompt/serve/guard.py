@@ -220,9 +220,10 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
-            await self._drain()
-            if not self.is_received:
-                headers["Connection"] = "close"
+            if self.status >= 400:
+                await self._drain()
+                if not self.is_received:
+                    headers["Connection"] = "close"
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("Cache-Control", "no-store")

@@ -130,7 +130,9 @@ class Learning:
                     self._carry_out(waiting[0])
                 except Exception:  # a full disk, say; the thread must go on
                     log("fault", logging.ERROR, fault=True, job=waiting[0].id)
-                    self._fail(waiting[0], "The learn could not be started or followed.")
+                    self._stopped.wait(1)
+                    with suppress(Exception):  # then it is tried again
+                        self._fail(waiting[0], "The learn could not be started or followed.")
 
     def _carry_out(self, job: Job) -> None:
         job = self._jobs.update(job.id, state="running", progress=Progress("starting"))

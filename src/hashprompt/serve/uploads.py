@@ -24,6 +24,7 @@ from hashprompt.storage.files import (
     inside,
     make_private_folder,
     open_file,
+    reason_of,
     remove_file,
     write_atomically,
 )
@@ -165,7 +166,11 @@ class LessonReader:
 
     async def read(self, request: Request) -> tuple[Lesson, dict[str, str]]:
         """The lesson, and the other fields of the form."""
-        fields = await FormReader(self.begin).read(request)
+        try:
+            fields = await FormReader(self.begin).read(request)
+        except OSError as error:
+            reason = reason_of(error)
+            raise Refusal(503, f"The server cannot store the photos: {reason}.", 60) from error
         label = fields.get("label", "").strip()
         if len(label) > LONGEST_LABEL:
             raise Refusal(400, f"The label is longer than {LONGEST_LABEL} letters.")

@@ -97,7 +97,12 @@ class Visit:
 
 
 def open_tab(page: Any, name: str) -> None:
+    """Open a tab, and wait for what it asks the server."""
     page.get_by_role("tab", name=name).click()
+    if name == "History":
+        page.locator("#classes li").first.wait_for()
+    if name == "Unsure":
+        page.locator("#groups > *").filter(has_not_text="Putting").first.wait_for()
 
 
 def ask(page: Any, *files: Path) -> None:

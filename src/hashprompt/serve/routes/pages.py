@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from hashprompt.serve.guard import COOKIE, page_tokens
 from hashprompt.serve.problems import Refusal
+from hashprompt.serve.service import ServiceOf
 
 router = APIRouter(include_in_schema=False)
 PAGE = files("hashprompt.serve") / "page"
@@ -17,10 +18,11 @@ KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 @router.get("/")
-def page(request: Request) -> Response:
+def page(request: Request, service: ServiceOf) -> Response:
     """The page; opened with the token, it remembers it."""
     response = HTMLResponse(_asset("index.html"))
-    for token in page_tokens(request.scope)[:1]:
+    token = service.settings.token
+    if token is not None and page_tokens(request.scope):  # the guard has compared them
         response.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
     return response
 

@@ -16,12 +16,11 @@ from strange_names import NAMES, SEEN, assert_harmless
 
 from hashprompt import ContinualClassifier
 from hashprompt.classifier.answers import Answer, to_csv, to_json
-from hashprompt.classifier.changes import Changes
+from hashprompt.classifier.changes import Changes, line_of_descent
 from hashprompt.classifier.learn_figures import draw_usage, label_of
 from hashprompt.classifier.names import SimilarNames, resolve_names
 from hashprompt.classifier.page import render_page
 from hashprompt.classifier.store import Store
-from hashprompt.cli import photos as commands
 from hashprompt.cli import printing
 from hashprompt.errors import UserError
 from hashprompt.report.figures import render
@@ -266,4 +265,4 @@ def test_a_line_of_descent_ends_where_it_comes_back(
         {"version": number, "parent": parent, "current": number == 3}
         for number, parent in enumerate(parents, 1)
     ]
-    assert commands._line_of_descent(rows) == line
+    assert line_of_descent(rows) == line

@@ -49,6 +49,8 @@ def cases() -> list[Any]:
             turns.append({k: values[-1] for k, values in lists.items()})
         if name == "hash":  # some of the last values exclude each other
             turns[1:] = [{**turns[1], **c} for c in ({"router_scope": "global"}, LAYERS)]
+            turns[1] |= {"hdr": False}  # for router_next=same
+            turns[2] |= {"router_next": "fresh"}
         if name == "gaussian-head":
             turns += [{**turns[1], "statistics": s} for s in lists["statistics"][:-1]]
         for number, turn in enumerate(turns):

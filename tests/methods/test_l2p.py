@@ -159,7 +159,7 @@ def test_blocks_of_the_vit_train_along_while_queries_stay_plain() -> None:
 
 
 def test_more_trained_blocks_than_there_are_are_refused() -> None:
-    with pytest.raises(UserError, match="this backbone has 5 blocks"):
+    with pytest.raises(UserError, match="this backbone has 5"):
         learned("l2p", trained_blocks=6)
 
 

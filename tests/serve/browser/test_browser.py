@@ -8,7 +8,8 @@ from visits import ask, open_tab, say_instead
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 expect = playwright.expect
-pytestmark = pytest.mark.xdist_group("browser")  # one server for all of them
+# One server for all of them.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 
 # Teaching. ----------------------------------------------------------------------------------------

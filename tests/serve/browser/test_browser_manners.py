@@ -8,7 +8,7 @@ import pytest
 from visits import CONTRAST, Visit, ask, change_state, open_tab, say_instead
 
 expect = pytest.importorskip("playwright.sync_api", reason="pip install playwright").expect
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 TABS = ("Ask", "Teach", "Unsure", "History")
 HOSTILE = "<img src=x onerror=window.broken=1>"

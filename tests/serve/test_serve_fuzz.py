@@ -64,6 +64,29 @@ def body(rng: random.Random) -> dict[str, Any]:
     return {}
 
 
+def nearly_right(rng: random.Random) -> tuple[str, dict[str, Any]]:
+    """A route and a body that it may well take, so that what lies behind is reached too."""
+    photos = [(f"{n}.png", mutated(rng, png(rng.randrange(6), n))) for n in range(rng.randrange(9))]
+    label = rng.choice([*WORDS[:3], rng.choice(WORDS)])
+    form: dict[str, Any] = {"files": named(*photos), "data": {"label": label}}
+    if rng.random() < 0.5:
+        form["data"][rng.choice(["effort", "rename", "x"])] = rng.choice(["quick", "{}", "x"])
+    names = [rng.choice(WORDS[:3]) for _ in range(3)]
+    return rng.choice(
+        [
+            ("/api/ask", form),
+            ("/api/teach", form),
+            ("/api/teach", form),
+            ("/api/plan", form),
+            ("/api/undo", {"json": {"to": rng.choice([None, 1, 2, 3])}}),
+            ("/api/classes/rename", {"json": {"old": names[0], "new": names[1]}}),
+            ("/api/classes/merge", {"json": {"classes": names[:2], "into": names[2]}}),
+            ("/api/unsure/keep", {"json": {"on": rng.random() < 0.7}}),
+            ("/api/unsure/remove", {"json": {"photos": [f"{rng.randrange(16**32):032x}"]}}),
+        ]
+    )
+
+
 def mutated(rng: random.Random, content: bytes) -> bytes:
     changed = bytearray(content)
     for _ in range(rng.choice([0, 0, 1, 3, 20])):
@@ -74,6 +97,9 @@ def mutated(rng: random.Random, content: bytes) -> bytes:
 
 
 def send(client: TestClient, rng: random.Random) -> Any:
+    if rng.random() < 0.15:
+        path, request = nearly_right(rng)
+        return client.post(path, **request)
     request = body(rng)
     headers = request.pop("headers", {})
     for _ in range(rng.choice([0, 0, 0, 1, 2])):
@@ -110,10 +136,10 @@ def fuzz(zoo: Path, count: int, seed: int) -> Counter[int]:
 
 def test_three_hundred_made_up_requests(zoo: Path) -> None:
     statuses = fuzz(zoo, 300, seed=1)
-    assert {200, 400, 403, 404, 405, 415, 422} <= statuses.keys()  # it reaches something
+    assert {200, 202, 400, 403, 404, 405, 415, 422} <= statuses.keys()  # it reaches something
 
 
 @pytest.mark.slow
 def test_five_thousand_made_up_requests(zoo: Path) -> None:
     statuses = fuzz(zoo, 5000, seed=2)
-    assert {200, 202, 400, 403, 404, 405, 413, 415, 422} <= statuses.keys()
+    assert {200, 202, 400, 403, 404, 405, 409, 413, 415, 422} <= statuses.keys()

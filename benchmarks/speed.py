@@ -4,15 +4,18 @@
     python benchmarks/speed.py --sites [--image-size 112] [--batch 64] [--rounds 9]
 
 With `--sites`: a training step of LoRA, adapters and SSF through our sites over the same step
-written with hooks on timm's own modules, on a ViT-Ti with random weights.
+written with hooks on timm's own modules, on a ViT-Ti with random weights; kept in
+docs/results/speed-sites.json.
 
 Rounds alternate between the things measured, so that a noisy machine hits all of them alike; what
 is printed are medians of ratios.
 """
 
 import argparse
+import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -29,7 +32,9 @@ from hashprompt.methods.hash import Hash, HashConfig
 from hashprompt.parts.adapters import Adapters
 from hashprompt.parts.lora import low_rank
 from hashprompt.parts.ssf import ScaleShift
+from hashprompt.storage.files import as_given, write_atomically
 
+SITES = Path(__file__).parents[1] / "docs" / "results" / "speed-sites.json"
 Hook = Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]
 Site = tuple[Callable[[], Injection], dict[str, Hook], list[nn.Parameter]]
 
@@ -132,6 +137,7 @@ def ssf(backbone: Backbone) -> Site:
 def compare_sites(size: int, batch: int, rounds: int) -> None:
     """Training steps through our sites over those with hooks in timm."""
     print(f"ViT-Ti, {size} px, batch {batch}\n| sites | ÷ hooks in timm (median) |\n|---|---|")
+    kept: dict[str, Any] = {"image_size": size, "batch": batch, "rounds": rounds}
     for make in (lora, adapters, ssf):
         torch.manual_seed(0)
         backbone = Backbone(timm.create_model("vit_tiny_patch16_224", img_size=size, num_classes=0))
@@ -158,7 +164,9 @@ def compare_sites(size: int, batch: int, rounds: int) -> None:
         for _ in range(rounds + 1):  # the first warms up
             direct = seconds(lambda: step(theirs))
             ratios.append(seconds(lambda: step(ours)) / direct)
+        kept[make.__name__] = round(median(ratios[1:]), 3)
         print(f"| {make.__name__} | {median(ratios[1:]):.2f} |")
+    write_atomically(as_given(SITES), (json.dumps(kept, indent=1) + "\n").encode())
 
 
 def main() -> None:

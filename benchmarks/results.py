@@ -134,7 +134,7 @@ def renewed(page: str) -> str:
 
 
 def draw_cost(grid: str, file: Path) -> None:
-    """Accuracy against what is stored, of the first seed of a grid."""
+    """Accuracy against what is stored, of the first seed of a grid; other rates are no systems."""
     from dataclasses import replace
 
     from hashprompt.report.compare_figures import cost_figure
@@ -143,7 +143,8 @@ def draw_cost(grid: str, file: Path) -> None:
     rows = []
     for cell in cells_of(grid):
         place = LEDGER / f"{cell.digest}.json"
-        if place.is_file() and cell.row not in [row.method for row in rows]:
+        is_new = cell.row not in [row.method for row in rows] and ", rate" not in cell.row
+        if place.is_file() and is_new:
             (row,) = compare([place]).rows
             rows.append(replace(row, method=cell.row, preset="", changed={}))
     file.write_bytes(render(partial(cost_figure, Comparison(tuple(rows)))) or b"")

@@ -9,12 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pictures import NAMES, write_photos
+from pictures import NAMES, QUICK, write_photos
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.classifier.edits import batch_counts, forget_edit, merge_edit, rename_edit
+from hashprompt.engine.optimization import Optimization
 
 Make = Callable[..., ContinualClassifier]
+
+
+class PowerCut(BaseException):
+    """Nothing may catch it and tidy up."""
+
+
+def _power_cut(*_: object) -> None:
+    raise PowerCut
 
 
 @pytest.fixture
@@ -129,6 +138,60 @@ def test_held_out_photos_that_are_gone_leave_the_calibration(
     assert (info["temperature"], info["distances"]) == (before["temperature"], before["distances"])
     assert any("are gone" in note for note in info["notes"])
     assert info["accuracy"] == {"birch": [0, 0], "cedar": [0, 0]}
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_retrained_it_is_a_classifier_that_never_saw_the_class(
+    killed: bool, trees: ContinualClassifier, make: Make, spring: Path, tmp_path: Path
+) -> None:
+    """Prompts, heads and statistics to the bit; undo brings back what there was."""
+    had = state(trees)[1]
+    trees = ContinualClassifier(str(trees.folder), **QUICK)
+    shutil.copytree(spring, tmp_path / "have" / "all")
+    write_photos(tmp_path / "have" / "more", NAMES[3:5])
+    for folder in (tmp_path / "have" / "more").iterdir():
+        folder.rename(tmp_path / "have" / "all" / folder.name)
+    have = tmp_path / "have" / "all"
+    expected = make("never")
+    without = tmp_path / "some" / "all"
+    shutil.copytree(have, without, ignore=shutil.ignore_patterns("birch"))
+    expected.learn(without, report=False, quiet=True)
+    if killed:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Optimization, "step", _power_cut)
+            with pytest.raises(PowerCut):
+                trees.forget("birch", quiet=True, retrain=have)
+        assert "birch" not in trees.classes_  # the look answers
+        text = trees.learn(resume=True, report=False, quiet=True).text()
+    else:
+        text = trees.forget("birch", quiet=True, retrain=have).text()
+        assert "Nothing of birch is in this version" in text
+    assert "forgot birch, learned all from nothing; it knows 4 now" in text
+    (info, found), (theirs, never) = state(trees), state(expected)
+    assert info["classes"] == theirs["classes"] == ["ash", "cedar", "date", "elm"]
+    assert found.keys() == never.keys()
+    assert all(torch.equal(found[name], never[name]) for name in never)
+    assert info["accuracy"] == theirs["accuracy"]
+    digests = trees._store.photos(trees._store.version()).keys()
+    assert digests == expected._store.photos(expected._store.version()).keys()
+    trees.undo()
+    assert all(torch.equal(tensor, had[name]) for name, tensor in state(trees)[1].items())
+
+
+def test_photos_to_retrain_with_must_have_all_other_classes(
+    trees: ContinualClassifier, spring: Path, tmp_path: Path
+) -> None:
+    before = trees.history()
+    with pytest.raises(UserError, match=r"spring has no training photos of 2 other classes \(date"):
+        trees.forget("birch", quiet=True, retrain=spring)
+    with pytest.raises(UserError, match=r"dtae"):
+        trees.forget("dtae", quiet=True, retrain=spring)
+    alike = tmp_path / "alike"
+    shutil.copytree(spring, alike)
+    (alike / "birch").rename(alike / "Birch")  # may be the class that shall be forgotten
+    with pytest.raises(UserError, match="Birch"):
+        trees.forget("birch", quiet=True, retrain=alike)
+    assert trees.history() == before
 
 
 # Merging. ------------------------------------------------------------------------------------
@@ -263,4 +326,7 @@ def test_the_commands_edit(trees: ContinualClassifier, cli: Any) -> None:
     assert "Version 7: forgot date; it knows 3 now." in outcome.out
     assert "Earlier versions know it still" in outcome.out
     assert cli("forget", folder, "dtae").code == 1
+    missing = cli("forget", folder, "elm", "--retrain", str(Path(folder) / "none"), "-q")
+    assert missing.code == 1
+    assert "none" in missing.err
     assert "is version 6 now (merged birch and cedar into tree" in cli("undo", folder).out

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hashprompt.classifier.answers import Answer
-    from hashprompt.classifier.continual import ContinualClassifier, Edited, Learned, group_photos
+    from hashprompt.classifier.continual import ContinualClassifier, group_photos
     from hashprompt.classifier.onnx_model import OnnxClassifier
+    from hashprompt.classifier.outcomes import Edited, Learned
     from hashprompt.classifier.sorting import Sorted
 
 __all__ = [
@@ -20,7 +21,8 @@ __all__ = [
 ]
 _MODULES = {
     "Answer": "answers",
-    **dict.fromkeys(("ContinualClassifier", "Edited", "Learned", "group_photos"), "continual"),
+    **dict.fromkeys(("ContinualClassifier", "group_photos"), "continual"),
+    **dict.fromkeys(("Edited", "Learned"), "outcomes"),
     "OnnxClassifier": "onnx_model",
     "Sorted": "sorting",
 }

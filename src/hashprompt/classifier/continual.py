@@ -6,9 +6,9 @@ Importing this module, `history`, `undo` and `diff` do without torch; the rest i
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,13 +16,14 @@ import numpy as np
 
 from hashprompt.classifier.answering import as_asked, raise_first, refuse_bad_question
 from hashprompt.classifier.answers import Answer
-from hashprompt.classifier.changes import Changes, changes_of, difference, history_of
+from hashprompt.classifier.changes import changes_of, difference, history_of
 from hashprompt.classifier.edits import Edit, forget_edit, merge_edit, rename_edit
 from hashprompt.classifier.learn_job import Effort, LearnJob, LearnRequest
+from hashprompt.classifier.outcomes import Edited, Learned
+from hashprompt.classifier.sklearn_manners import SklearnManners
 from hashprompt.classifier.store import Store, Version
 from hashprompt.errors import UserError
 from hashprompt.storage.files import inside
-from hashprompt.texts import visible
 
 if TYPE_CHECKING:
     from hashprompt.classifier.defaults import LearnPlan
@@ -35,45 +36,7 @@ if TYPE_CHECKING:
     from hashprompt.engine.callbacks import Callback
 
 
-@dataclass(frozen=True)
-class Learned:
-    """What a `learn` did."""
-
-    version: int
-    changes: Changes
-    report: Path | None = None
-    finished_before: bool = False  # there was nothing left to do
-    training: str = ""  # what held-out photos said of it, if the first look is what stays
-
-    def text(self) -> str:
-        if self.finished_before:
-            return f"This learn is finished already.\n{self.changes.text()}"
-        report = f"\nReport, with pictures of confused photos: {visible(self.report)}"
-        training = f"\n{self.training}" if self.training else ""
-        return self.changes.text() + training + (report if self.report else "")
-
-    def to_dict(self) -> dict[str, Any]:
-        report = str(self.report) if self.report else None
-        how = {"finished_before": self.finished_before, "training": self.training}
-        return {"version": self.version, "report": report, **how, **self.changes.to_dict()}
-
-
-@dataclass(frozen=True)
-class Edited:
-    """What an edit of the classes did."""
-
-    version: int
-    changes: Changes
-    stays: tuple[str, ...] = ()  # of what was forgotten, for the user to know
-
-    def text(self) -> str:
-        return "\n".join([self.changes.text(), *map(visible, self.stays)])
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"version": self.version, "stays": list(self.stays), **self.changes.to_dict()}
-
-
-class ContinualClassifier:
+class ContinualClassifier(SklearnManners):
     """A classifier in a folder, that keeps learning.
 
     Args:
@@ -94,8 +57,6 @@ class ContinualClassifier:
     >>> toy.predict(noise[20]).label
     'red'
     """
-
-    _estimator_type = "classifier"  # for scikit-learn before 1.6
 
     def __init__(
         self,
@@ -178,7 +139,7 @@ class ContinualClassifier:
                 request = request.resumed(unfinished)
             if request.photos is None:
                 raise UserError("Say what to learn: a folder of class folders, or images.")
-            base = planner.base(unfinished or dropped)
+            base = planner.base(request, unfinished or dropped)
             outcome = self._train(request, unfinished, base, quiet, callbacks)
             learned = self._learned(outcome.version, outcome.held_out, report)
             return replace(learned, training=outcome.training)
@@ -228,7 +189,7 @@ class ContinualClassifier:
         """What `learn` would do and how long it would take; nothing is changed."""
         request = LearnRequest(photos, labels, test, effort, rename, unreadable)
         planner = self._planner()
-        base = planner.base(None)
+        base = planner.base(request, None)
         return planner.plan(*planner.prepare(request, base), effort, base)
 
     def _planner(self) -> "LearnPlanner":
@@ -278,37 +239,62 @@ class ContinualClassifier:
         """
         return self._edit(lambda known: merge_edit(known, classes, into), quiet)
 
-    def forget(self, name: str, quiet: bool = False) -> Edited:
+    def forget(self, name: str, quiet: bool = False, retrain: Any = None) -> Edited:
         """Know a class no longer, as a new version.
 
         Its Gaussians, its rows and the records of its photos go; answers are those of a classifier
         whose statistics never had it. `Edited.stays` tells what does not go.
+
+        Args:
+            retrain: photos of all other classes, in the forms of `learn`: they are learned from
+                nothing, and so nothing stays. Killed, ``learn(resume=True)`` goes on.
         """
+        earlier = (
+            "Earlier versions know it still, so that undo works, and pages of what learns changed "
+            "may show it. `export` takes this version alone; then delete the old folder and pages."
+        )
+        if retrain is not None:
+            edited = self._learn_without(name, retrain, quiet)
+            gone = f"Nothing of {name} is in this version: it was learned from nothing, without it."
+            return replace(edited, stays=(gone, earlier))
         stays = (
             f"Gone from this version: the Gaussians of {name}, its rows and the records of its "
             "photos.",
             "What stays: shared prompts, and the head's rows of other classes, were trained beside "
-            "it. Only a new classifier, taught what you still have, was not.",
-            "Earlier versions know it still, so that undo works, and pages of what learns changed "
-            "may show it. `export` takes this version alone; then delete the old folder and pages.",
+            "it. To be rid of that too, learn the photos you still have from nothing (retrain=…, "
+            "`--retrain PHOTOS`).",
+            earlier,
         )
         edited = self._edit(lambda classes: forget_edit(classes, name), quiet)
         return replace(edited, stays=stays)
 
     def _edit(self, make: Callable[[list[str]], Edit], quiet: bool = True) -> Edited:
+        from hashprompt.classifier.editor import apply_edit
+
+        with self._changing_classes() as before:
+            edit = make(before.info["classes"])
+            version = apply_edit(self._store, self._planner().config(), edit, quiet)
+            return Edited(version.number, changes_of(self._store, before, version))
+
+    def _learn_without(self, name: str, photos: Any, quiet: bool) -> Edited:
+        """Learn photos from nothing, but for those of one class."""
+        with self._changing_classes() as before:
+            forget_edit(before.info["classes"], name)  # refuses what cannot be forgotten
+            outcome = self._train(LearnRequest(photos, forgets=name), None, None, quiet, ())
+            changes = changes_of(self._store, before, outcome.version)
+            return Edited(outcome.version.number, changes)
+
+    @contextmanager
+    def _changing_classes(self) -> Iterator[Version]:
+        """The current version, while nobody else changes the classifier."""
         store = self._store
         with store.lock("editing classes"):
-            before = store.version()
-            edit = make(before.info["classes"])
             if LearnJob.read(store.learning) is not None:
                 raise UserError(
                     f"A learn is unfinished in {store.folder}. Finish it first (resume=True, "
                     f"`hashprompt learn {store.folder} --resume`)."
                 )
-            from hashprompt.classifier.editor import apply_edit
-
-            version = apply_edit(store, self._planner().config(), edit, quiet)
-            return Edited(version.number, changes_of(store, before, version))
+            yield store.version()
 
     # Predicting. ---------------------------------------------------------------------------
 
@@ -335,10 +321,13 @@ class ContinualClassifier:
 
     def predict_proba(self, what: Any, version: int | None = None) -> np.ndarray:
         """Calibrated probabilities (N, C), in the order of `classes_`."""
+        names, answers = [str(c) for c in self.classes_], self._every_answer(what, version)
+        return np.array([[answer.probabilities[c] for c in names] for answer in answers])
+
+    def _every_answer(self, what: Any, version: int | None = None) -> list[Answer]:
         answers, _ = self._answers(what, 1.0, version, 32)
         raise_first(answers)
-        names = [str(c) for c in self.classes_]
-        return np.array([[answer.probabilities[c] for c in names] for answer in answers])
+        return answers
 
     def _answers(
         self, what: Any, threshold: float, version: int | None, batch_size: int
@@ -447,66 +436,6 @@ class ContinualClassifier:
             if weights:
                 extra[f"backbone{''.join(weights[1].suffixes[-1:])}"] = weights[1]
         return self._store.export(Path(target), version, extra)
-
-    # scikit-learn's manners, without its base classes: importing them takes seconds. --------
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """Labels in sorted order: the columns of `predict_proba`."""
-        if self._store.is_new:
-            return np.array([], dtype=str)
-        info = self._store.version().info
-        names = [int(c) for c in info["classes"]] if info["integer_labels"] else info["classes"]
-        return np.array(sorted(names))
-
-    def partial_fit(self, X: Any, y: Sequence[Any], classes: Any = None) -> "ContinualClassifier":
-        """Learn images X with labels y, on top of what is known."""
-        self.learn(X, labels=y, report=False, quiet=True)
-        return self
-
-    def fit(self, X: Any, y: Sequence[Any]) -> "ContinualClassifier":
-        """Learn from nothing, as scikit-learn's loops expect."""
-        if not self._store.is_new:
-            if self.folder is not None:
-                raise UserError(
-                    f"fit starts from nothing, but {self.folder} has learned already. Use learn or "
-                    "partial_fit, or an empty folder."
-                )
-            self.__init__(**self.get_params())  # type: ignore[misc]
-        return self.partial_fit(X, y)
-
-    def score(self, X: Any, y: Sequence[Any], sample_weight: Any = None) -> float:
-        """Share of right answers."""
-        answers, _ = self._answers(X, 1.0, None, 32)
-        raise_first(answers)
-        right = [str(a.label) == str(label) for a, label in zip(answers, y, strict=True)]
-        return float(np.average(right, weights=sample_weight))
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        fixed = {name: getattr(self, name) for name in ("folder", "backbone", "method", "seed")}
-        return {**fixed, **self.options}
-
-    def set_params(self, **params: Any) -> "ContinualClassifier":
-        self.__init__(**{**self.get_params(), **params})  # type: ignore[misc]
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, Tags, TargetTags  # from scikit-learn 1.6 on
-
-        return Tags(
-            estimator_type="classifier",
-            target_tags=TargetTags(required=True),
-            classifier_tags=ClassifierTags(),
-        )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return not self._store.is_new
-
-    def __repr__(self) -> str:
-        defaults = {"folder": None, "backbone": None, "method": "hash", "seed": 0}
-        params = self.get_params().items()
-        shown = (f"{k}={v!r}" for k, v in params if k not in defaults or v != defaults[k])
-        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def group_photos(

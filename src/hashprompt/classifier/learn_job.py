@@ -32,6 +32,8 @@ class LearnJob:
     header: dict[str, Any]
     training: dict[str, Any]
     fingerprint: str
+    forgets: str | None = None  # a class that is left out; then all is learned from nothing
+    replaces: int | None = None  # then: the version to which undo goes back
 
     def write(self, folder: Path) -> None:
         write_json(inside(folder, JOB), self.__dict__)
@@ -47,7 +49,8 @@ class LearnJob:
             stored = read_json(inside(folder, JOB), Job, advice)
         except FileNotFoundError:
             return None
-        return cls(**{field.name: stored[field.name] for field in fields(cls)})
+        named: dict[str, Any] = {f.name: stored[f.name] for f in fields(cls) if f.name in stored}
+        return cls(**named)
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class LearnRequest:
     effort: Effort = "normal"
     rename: Mapping[str, str] | None = None
     unreadable: Literal["stop", "skip"] = "stop"
+    forgets: str | None = None  # leave this class out, and learn the rest from nothing
 
     @property
     def source(self) -> str | None:
@@ -77,6 +81,7 @@ class LearnRequest:
             effort=job.effort,
             rename=job.rename,
             unreadable=job.unreadable,
+            forgets=job.forgets,
         )
 
 
@@ -85,7 +90,8 @@ def absolute_path(source: Any) -> str | None:
     return str(Path(source).expanduser().resolve()) if isinstance(source, str | Path) else None
 
 
-def job_fingerprint(dataset: "PhotoDataset", parent: int | None, effort: Effort) -> str:
+def job_fingerprint(dataset: "PhotoDataset", parent: int | None, request: LearnRequest) -> str:
     """SHA-256 of the photos of a learn, their labels and parts, and what else decides it."""
     rows = sorted(zip(dataset.digests, dataset.labels, dataset.parts, strict=True))
-    return hashlib.sha256(json.dumps([rows, [parent, effort]]).encode()).hexdigest()
+    others = [parent, request.effort, *filter(None, [request.forgets])]
+    return hashlib.sha256(json.dumps([rows, others]).encode()).hexdigest()

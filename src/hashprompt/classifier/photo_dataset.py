@@ -67,6 +67,7 @@ def build_dataset(
     unreadable: Literal["stop", "skip"] = "stop",
     memory_gb: float = 4.0,
     short_side: int | None = None,
+    without: str | None = None,
 ) -> PhotoDataset:
     """The data set of one `learn`.
 
@@ -83,6 +84,7 @@ def build_dataset(
         unreadable: `stop` at files that cannot be read, or `skip` them.
         memory_gb: photos are kept decoded up to so many GB.
         short_side: reduce larger photos to this when they are read.
+        without: a class whose photos are left out, by the name it is learned under.
 
     Raises:
         SimilarNames: if it is not clear whether two names mean one class.
@@ -93,7 +95,8 @@ def build_dataset(
     if test is not None:
         inputs = _with_test(inputs, labelled_images(test))
     names = resolve_names({entry.label for entry in inputs.entries}, known, rename or {})
-    rows, repeat_notes = _without_repeats(_with_digests(inputs.entries, names), known, seen)
+    entries = [entry for entry in inputs.entries if names[entry.label] != without]
+    rows, repeat_notes = _without_repeats(_with_digests(entries, names), known, seen)
     options = ReadOptions(short_side, memory_gb, unreadable)
     images, rows, reading_notes = _read(rows, options)
     kept, class_notes = _check_classes(rows, known, seen)

@@ -20,6 +20,7 @@ from hashprompt.classifier.learn_job import (
     absolute_path,
     job_fingerprint,
 )
+from hashprompt.classifier.names import shorten
 from hashprompt.classifier.photo_dataset import PhotoDataset, build_dataset
 from hashprompt.classifier.store import Store, Version
 from hashprompt.errors import UserError
@@ -67,8 +68,10 @@ class LearnPlanner:
         is_last = not info.get("is_look") or not job.training["epochs"]
         return info.get("job") == job.fingerprint and is_last
 
-    def base(self, unfinished: LearnJob | None) -> Version | None:
+    def base(self, request: LearnRequest, unfinished: LearnJob | None) -> Version | None:
         """The version to learn from: for a learn whose first look answers already, that before."""
+        if request.forgets is not None:
+            return None
         current = None if self.store.is_new else self.store.version()
         if current and unfinished and current.info.get("job") == unfinished.fingerprint:
             return None if unfinished.parent is None else self.store.version(unfinished.parent)
@@ -100,7 +103,9 @@ class LearnPlanner:
     ) -> PhotoDataset:
         known = base.info["classes"] if base else []
         seen = self.store.photos(base) if base else {}
-        return build_dataset(
+        if request.forgets is not None:  # names mean what they meant, though all starts anew
+            known = self.store.version().info["classes"]
+        dataset = build_dataset(
             request.photos,
             request.labels,
             test=request.test,
@@ -109,7 +114,18 @@ class LearnPlanner:
             seen=seen,
             unreadable=request.unreadable,
             short_side=short_side,
+            without=request.forgets,
         )
+        if request.forgets is not None:
+            trained = zip(dataset.labels, dataset.parts, strict=True)
+            kept = {request.forgets, *(label for label, part in trained if part != TEST)}
+            if lost := [name for name in known if name not in kept]:
+                raise UserError(
+                    f"{dataset.name} has no training photos of {len(lost)} other classes "
+                    f"({shorten(lost)}), which would be forgotten too, since all is learned from "
+                    "nothing. Add photos of them, or forget them first."
+                )
+        return dataset
 
     def plan(
         self,
@@ -156,7 +172,7 @@ class LearnPlanner:
     ) -> LearnJob:
         """The unfinished learn if it is this one, else a new one, written to disk."""
         parent = base.number if base else None
-        fingerprint = job_fingerprint(dataset, parent, request.effort)
+        fingerprint = job_fingerprint(dataset, parent, request)
         folder = self.store.folder
         self._config = config
         if unfinished is not None:
@@ -178,6 +194,8 @@ class LearnPlanner:
             config.header(),
             self._training(dataset, request.effort),
             fingerprint,
+            request.forgets,
+            None if request.forgets is None else self.store.current(),
         )
         self.store.drop_learning()
         job.write(self.store.learning)

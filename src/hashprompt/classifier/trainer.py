@@ -182,7 +182,8 @@ class ClassifierTrainer:
         return Step(info, trainer.method.state_dict(), held_out)
 
     def _commit(self, step: Step) -> Version:
-        info = {**step.info, "parent": self.job.parent}
+        job = self.job
+        info = {**step.info, "parent": job.parent if job.forgets is None else job.replaces}
         records = self._records(step.held_out)
         return self.store.commit(self.job.header, info, step.tensors, records)
 
@@ -238,6 +239,7 @@ class ClassifierTrainer:
         return {
             "job": self.job.fingerprint,
             "source": dataset.name,
+            "edit": self._edit,
             "classes": self.classes,
             "integer_labels": dataset.integer_labels and parent.get("integer_labels", True),
             "batches": [*parent.get("batches", []), learned],
@@ -250,6 +252,12 @@ class ClassifierTrainer:
             "sizes": method.sizes(),
             "notes": notes,
         }
+
+    @property
+    def _edit(self) -> str | None:
+        """In words, if this learn is there to forget a class."""
+        gone = self.job.forgets
+        return None if gone is None else f"forgot {gone}, learned {self.dataset.name} from nothing"
 
     def _learned_counts(self, classes: Sequence[int]) -> list[int]:
         """Training photos of classes in this learn."""

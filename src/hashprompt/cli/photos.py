@@ -339,11 +339,18 @@ def merge(
 def forget(
     model: Model,
     name: Annotated[str, typer.Argument(metavar="CLASS", help="A class.")],
+    retrain: Annotated[
+        Path | None,
+        typer.Option(metavar="PHOTOS", help="Learn these from nothing, so that nothing stays."),
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Know a class no longer; says what stays of it."""
-    _print_done(_existing(model).forget(name, quiet), as_json)
+    """Know a class no longer; says what stays of it.
+
+    `hashprompt forget birds/ wren --retrain photos/` · from nothing, with all photos but of wrens
+    """
+    _print_done(_existing(model).forget(name, quiet, retrain), as_json)
 
 
 def diff(

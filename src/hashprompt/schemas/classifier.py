@@ -144,6 +144,8 @@ class Job(Schema):
     header: Fixed
     training: Values
     fingerprint: str
+    forgets: str | None = None
+    replaces: Positive | None = None
 
 
 class SortJob(Schema):

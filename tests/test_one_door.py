@@ -33,7 +33,7 @@ ALLOWED = {
     ("data/reading/images.py", "file.read_bytes"),  # rows of tables, which are no paths
     ("data/fetching/archives.py", "packed.open"),  # members of an archive that the door has opened
     ("data/fetching/archives.py", "member.open"),
-    ("cli/photos.py", "_existing(model).rename"),  # of a class
+    ("cli/versions.py", "existing(model).rename"),  # of a class
     ("serve/routes/past.py", "classifier.rename"),
     ("serve/routes/pages.py", "(PAGE / name).read_bytes"),  # the page, in the package
 }

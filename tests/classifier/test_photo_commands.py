@@ -336,12 +336,12 @@ def test_history_is_a_table_with_an_arrow_at_the_current_version(cli: Any, taugh
     _, first, _, second = taught.history()
     heading, look, one, _, two = outcome.out.splitlines()
     assert "spring (look)" in look
-    columns = "version when learned new again classes photos accuracy size"
+    columns = "version when learned classes photos accuracy size"
     assert heading.split() == columns.split()
     assert one.lstrip().startswith("2 ")
     assert two.startswith("→  4 ")
-    assert one.split()[4:8] == ["3", "0", "3", "30"]  # new, again, classes, photos
-    assert two.split()[5:9] == ["2", "1", "5", "60"]
+    assert one.split()[4:7] == ["3", "(+3)", "30"]  # classes, new ones, photos
+    assert two.split()[5:8] == ["5", "(+2)", "60"]
     for row, line in ((first, one), (second, two)):
         assert f"{row['accuracy']:.1f} %" in line
         assert f"{row['bytes'] / 1e6:.1f} MB" in line

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from hashprompt import __version__
-from hashprompt.cli import data, listings, paper, photos, runs, serve, sweeps
+from hashprompt.cli import data, listings, paper, photos, runs, serve, sweeps, versions
 from hashprompt.cli.printing import (
     never_fail_to_print,
     print_error,
@@ -56,6 +56,7 @@ app = typer.Typer(
     "download.",
 )
 photos.register(app)
+versions.register(app)
 serve.register(app)
 app.add_typer(data.app, name="data")
 runs.register(app)

@@ -1,9 +1,8 @@
-"""`hashprompt learn`, `predict`, `history`, `undo`, `rename` and others: classify own photos."""
+"""`hashprompt learn`, `predict` and `sort`: classify own photos."""
 
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -11,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 from hashprompt.cli.arguments import Quiet, parse_settings, split_pair
+from hashprompt.cli.classifiers import AsJson, Model, existing, print_done
 from hashprompt.cli.printing import (
     confirm,
     console,
     errors,
     print_json,
     print_line,
-    print_text,
-    print_warning,
 )
 from hashprompt.errors import UserError
 from hashprompt.terminal import Column, PlainTable, styled
@@ -30,22 +28,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of the classifier.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
 
 class Unreadable(str, Enum):  # noqa: UP042 (older typer knows no StrEnum)
     """What `learn` does about images that cannot be read."""
 
     STOP = "stop"
     SKIP = "skip"
-
-
-class Format(str, Enum):  # noqa: UP042
-    """What `export` writes."""
-
-    TORCH = "torch"
-    ONNX = "onnx"
 
 
 def learn(
@@ -137,7 +125,7 @@ def learn(
             quiet=quiet,
         )
 
-    _print_done(_asking(carry_out, names), as_json)
+    print_done(_asking(carry_out, names), as_json)
 
 
 def predict(
@@ -179,7 +167,7 @@ def predict(
 
         answers = OnnxClassifier(model).predict(images, **question)
     else:
-        answers = _existing(model, backbone).predict(images, version=version, **question)
+        answers = existing(model, backbone).predict(images, version=version, **question)
     if csv:
         from hashprompt.classifier.answers import to_csv
         from hashprompt.storage.files import as_given, write_atomically
@@ -238,202 +226,17 @@ def sort(
 
         done = group_photos(folders[0], into, backbone, copy, move, quiet)
     else:
-        done = _existing(folders[0], backbone).sort(
+        done = existing(folders[0], backbone).sort(
             folders[1], into, sure, unknown_threshold, copy, move, quiet
         )
-    _print_done(done, as_json)
+    print_done(done, as_json)
     if done.unreadable:
         raise typer.Exit(1)
 
 
-def history(model: Model, as_json: AsJson = False) -> None:
-    """List the versions: what was learned when, accuracy, classes, size."""
-    from hashprompt.classifier.changes import line_of_descent
-
-    rows = _existing(model).history()
-    if as_json:
-        print_json(rows)
-        return
-    damaged = [row["version"] for row in rows if row["damaged"]]
-    rows = [row for row in rows if not row["damaged"]]
-    line = line_of_descent(rows)
-    # Folded: a name that is too long for the column must come out whole.
-    source, when = Column("learned", overflow="fold"), Column("when", no_wrap=True)
-    counts = ("new", "again", "classes", "photos", "accuracy", "size")
-    right = [Column(name, justify="right", no_wrap=True) for name in counts]
-    table = PlainTable("", "version", when, source, *right, box=None, pad_edge=False)
-    for row in rows:
-        accuracy = row["accuracy"]
-        table.add_row(
-            "→" if row["current"] else "",
-            str(row["version"]),
-            f"{datetime.fromisoformat(row['created']).astimezone():%Y-%m-%d %H:%M}",
-            f"{row['source']} (look)" if row["is_look"] else row["source"],
-            str(len(row["new_classes"])),
-            str(len(row["known_classes"])),
-            str(row["classes"]),
-            f"{row['photos']:,}",
-            "not tested" if accuracy is None else f"{accuracy:.1f} %",
-            _megabytes(row["bytes"]),
-            style="bold" if row["current"] else None if row["version"] in line else "dim",
-        )
-    console.print(table)
-    # A first look that training went beyond was never undone.
-    left = [row for row in rows if row["version"] not in line and not row["is_look"]]
-    undone = [row["version"] for row in left]
-    if undone:
-        print_line(
-            f"Undone, but kept: {_listed(undone)}; hashprompt undo {model} --to {undone[-1]}"
-        )
-    if damaged:
-        print_warning(f"Damaged, and left out here: version {_listed(damaged)}.")
-
-
-def undo(
-    model: Model,
-    to: Annotated[
-        int | None, typer.Option(help="Any version in `history`; default: the one before.")
-    ] = None,
-) -> None:
-    """Go back to the version before the last learn or edit, exactly, or to any other.
-
-    Nothing is deleted: the version that is left stays in `history`.
-    """
-    from hashprompt.classifier.store import Store
-
-    # Not through the classifier, which does not open when its current version is damaged.
-    store = Store(model.expanduser())
-    left = store.current()
-    version = store.go_to(to)
-    known = len(version.info["classes"])
-    what = version.info.get("edit") or f"learned {version.info['source']}"
-    print_line(f"{model} is version {version.number} now ({what}, knows {known} classes).")
-    if left != version.number:
-        print_line(f"Version {left} is kept: hashprompt undo {model} --to {left}")
-
-
-def rename(
-    model: Model,
-    old: Annotated[str, typer.Argument(metavar="OLD", help="A class.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")],
-    as_json: AsJson = False,
-) -> None:
-    """Give a class another name."""
-    _print_done(_existing(model).rename(old, new), as_json)
-
-
-def merge(
-    model: Model,
-    classes: Annotated[list[str], typer.Argument(metavar="CLASSES…", help="Two or more.")],
-    into: Annotated[str, typer.Option(help="Name of the one class; may be one of them.")],
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Make one class of several.
-
-    `hashprompt merge birds/ "house sparrow" "tree sparrow" --into sparrow`
-    """
-    _print_done(_existing(model).merge(classes, into, quiet), as_json)
-
-
-def forget(
-    model: Model,
-    name: Annotated[str, typer.Argument(metavar="CLASS", help="A class.")],
-    retrain: Annotated[
-        Path | None,
-        typer.Option(metavar="PHOTOS", help="Learn these from nothing, so that nothing stays."),
-    ] = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Know a class no longer; says what stays of it.
-
-    `hashprompt forget birds/ wren --retrain photos/` · from nothing, with all photos but of wrens
-    """
-    _print_done(_existing(model).forget(name, quiet, retrain), as_json)
-
-
-def diff(
-    model: Model,
-    old: Annotated[int, typer.Argument(metavar="V1", help="A version.")],
-    new: Annotated[int, typer.Argument(metavar="V2", help="Another one.")],
-    as_json: AsJson = False,
-) -> None:
-    """Say what differs between two versions."""
-    found = _existing(model).diff(old, new)
-    if as_json:
-        print_json(found)
-        return
-    versions = (f"version {number}" for number in (old, new))
-    table = PlainTable("class", *versions, "change", "photos", box=None)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    added, removed, photos = (
-        found[k] for k in ("classes_added", "classes_removed", "images_added")
-    )
-    same = 0
-    for name, accuracy in found["accuracy"].items():
-        if not (accuracy["change"] or photos.get(name) or name in [*added, *removed]):
-            same += 1
-            continue
-        cells = [_percent(accuracy[k]) for k in ("old", "new")]
-        change = "new" if name in added else "gone" if name in removed else ""
-        if not change and accuracy["change"] is not None:
-            change = f"{accuracy['change']:+.1f}"
-        style = "red" if (accuracy["change"] or 0) < 0 else None
-        table.add_row(name, *cells, change, f"{photos.get(name, 0):+}", style=style)
-    if table.rows:
-        console.print(table)
-    if same:
-        print_line(f"{same} classes are the same.")
-    print_line(
-        f"Classes: {len(added)} new, {len(removed)} gone. Size: "
-        f"{_megabytes(found['bytes']['new'])} ({found['bytes']['change'] / 1e6:+.1f} MB). "
-        f"Temperature: {' → '.join(_short(t) for t in found['temperature'])}."
-    )
-    for name, (before, after) in found["options"].items():
-        print_line(f"Option {name}: {before} → {after}")
-
-
-def export(
-    model: Model,
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A new folder.")],
-    version: Annotated[int | None, typer.Option(help="Default: the current one.")] = None,
-    backbone: Annotated[
-        bool, typer.Option("--backbone/--no-backbone", help="Copy the backbone's weights too.")
-    ] = True,
-    format_: Annotated[
-        Format, typer.Option("--format", help="`torch` goes on learning; `onnx` needs no torch.")
-    ] = Format.TORCH,
-    int8: Annotated[
-        bool, typer.Option("--int8", help="ONNX: a smaller file; what it costs is measured.")
-    ] = False,
-    test: Annotated[
-        Path | None,
-        typer.Option(help="ONNX: photos to measure with; default for int8: held-out ones."),
-    ] = None,
-) -> None:
-    """Write one version into a folder that works on another machine.
-
-    `hashprompt export birds/ birds-onnx/ --format onnx` · one graph, asked without torch
-    """
-    if format_ is Format.ONNX and not backbone:
-        raise UserError("An ONNX model holds its backbone: leave out --no-backbone.")
-    folder = _existing(model).export(target, version, backbone, format_.value, int8, test)
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    print_line(
-        f"Exported to {folder} ({_megabytes(size)}). Ask it: hashprompt predict {folder} IMAGES"
-    )
-    if int8 or test is not None:
-        _say_accuracy(folder)
-
-
 def register(app: typer.Typer) -> None:
     """Add these commands to the program."""
-    for command in (
-        *(learn, predict, sort, history, undo, diff),
-        *(rename, merge, forget, export),
-    ):
+    for command in (learn, predict, sort):
         app.command(rich_help_panel="Own photos")(command)
 
 
@@ -451,12 +254,6 @@ def _new_or_existing(
     from hashprompt.classifier import ContinualClassifier
 
     return ContinualClassifier(model, backbone, **settings)
-
-
-def _existing(model: Path, backbone: str | None = None) -> "ContinualClassifier":
-    from hashprompt.classifier import ContinualClassifier
-
-    return ContinualClassifier.load(model, backbone)
 
 
 def _asking(carry_out: Callable[[dict[str, str]], T], rename: dict[str, str]) -> T:
@@ -494,14 +291,6 @@ def _refuse_both(first: str, one: bool, second: str, other: bool) -> None:
 # Printing. -----------------------------------------------------------------------------------
 
 
-def _print_done(done: Any, as_json: bool) -> None:
-    """What a classifier says it did."""
-    if as_json:
-        print_json(done.to_dict())
-    else:
-        print_text(done.text())
-
-
 def _show_answers(answers: "Sequence[Answer]", top: int) -> None:
     file = Column("file", overflow="fold")
     sure, unknown = Column("how sure", justify="right"), Column("unknown", justify="right")
@@ -524,36 +313,5 @@ def _show_answers(answers: "Sequence[Answer]", top: int) -> None:
         print_line(f"Reminds of {', '.join(near)}.")
 
 
-def _say_accuracy(folder: Path) -> None:
-    """How an ONNX model does beside the classifier it was made of."""
-    from hashprompt.classifier.onnx_model import read_description
-
-    found = read_description(folder)["accuracy"]
-    if found is None or not found["photos"]:
-        print_warning("No held-out photo lies where it was, so nothing is measured; give --test.")
-        return
-    before, after = (f"{100 * found[k] / found['photos']:.1f} %" for k in ("before", "after"))
-    print_line(
-        f"Of {found['photos']:,} photos ({found['source']}) it answers {found['same']:,} as the "
-        f"classifier does; right are {before} before and {after} now."
-    )
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f} %"
-
-
 def _share(probability: float) -> str:
     return f"{100 * probability:.0f} %"
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
-
-
-def _short(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, numbers))

@@ -20,7 +20,7 @@ from hashprompt.methods.shared_pool import SharedPool
 from hashprompt.parts import history as usage
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import add_exactly, exact
-from hashprompt.parts.router import Routing, unevenness
+from hashprompt.parts.router import Routing, spread, unevenness
 from hashprompt.parts.routing_report import describe_routing, routing_remark
 
 
@@ -142,7 +142,7 @@ class Hash(SharedPool):
         mask = usage.protected(counts, self.config.protected).expand(len(chosen), -1, -1)
         means = [
             torch.special.entr(weights).sum(-1).mean(),
-            scores.std(-1).mean(),
+            spread(scores).mean(),
             mask.gather(-1, chosen).float().mean(),
             losses["ce"],
             losses.get("contrastive", torch.zeros(())),
@@ -161,7 +161,7 @@ class Hash(SharedPool):
         return found | self._routing
 
     def remark(self) -> str | None:
-        return routing_remark(self._routing)
+        return routing_remark(self._routing) if self.config.experts > 1 else None
 
     def usage(self) -> list[list[int]]:
         return self.history.by_task.sum(1).tolist()

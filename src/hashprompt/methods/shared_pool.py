@@ -19,7 +19,7 @@ from hashprompt.methods.configs.hash import HashConfig
 from hashprompt.methods.pipeline import PromptPipeline
 from hashprompt.parts.drift import Drift, ridge_for_other_classes
 from hashprompt.parts.pool import PromptPool
-from hashprompt.parts.router import Routers, Routing, choose, router_scores
+from hashprompt.parts.router import Routers, Routing, choose, router_scores, spread
 from hashprompt.parts.router_input import RouterInput
 
 RIDGES = (1.0, 0.03, 0.1, 0.3, 3.0, 10.0, torch.inf)  # to choose the damping from
@@ -142,7 +142,7 @@ class SharedPool(PromptPipeline):
         penalty = self.penalty_for(task)[..., decision : decision + 1, :]
         config = self.config
         if config.delta_unit == "spread":
-            penalty = penalty * scores.detach().std(-1, keepdim=True)
+            penalty = penalty * spread(scores.detach())[..., None]
         form = (config.penalty_on, config.mixing, config.mixing_temperature)
         return choose(scores, penalty, config.top_k, *form)
 

@@ -54,6 +54,15 @@ def choose(
     return Routing(scores, chosen, torch.zeros_like(scores).scatter(-1, chosen, alpha))
 
 
+def spread(scores: Tensor) -> Tensor:
+    """Standard deviation of each image's scores over the experts; of one expert it is 0.
+
+    Args:
+        scores: (…, N).
+    """
+    return scores.std(-1, correction=min(1, scores.shape[-1] - 1))
+
+
 def unevenness(scores: Tensor) -> Tensor:
     """How far the experts' importance is from even: the squared coefficient of variation.
 

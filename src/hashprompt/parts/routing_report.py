@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hashprompt.parts.precision import exact
-from hashprompt.parts.router import Routing
+from hashprompt.parts.router import Routing, spread
 
 CONSTANT = 0.01  # a router whose weights vary less gives all images the same prompt
 
@@ -24,7 +24,8 @@ def describe_routing(routing: Routing, labels: Tensor, delta: float) -> dict[str
         routing_by_class: the share of that variance that lies between classes.
         favourite_share: of the images that choose the expert most chosen.
         usage_entropy: of the experts' shares of all choices, 1 is even use.
-        delta_over_spread: δ ÷ standard deviation of an image's scores over the experts.
+        delta_over_spread: δ ÷ standard deviation of an image's scores over the experts; 0 if
+            they are all equal.
     """
     weights = exact(routing.weights)  # (N, S, E)
     labels, chosen_ids = labels.to(weights.device), routing.chosen.to(weights.device)
@@ -39,13 +40,13 @@ def describe_routing(routing: Routing, labels: Tensor, delta: float) -> dict[str
     chosen = torch.zeros_like(weights).scatter(-1, chosen_ids, 1.0).mean(0)  # (S, E)
     shares = chosen / chosen.sum(-1, keepdim=True)
     evenness = torch.special.entr(shares).sum(-1) / math.log(max(weights.shape[-1], 2))
-    spread = routing.scores.float().std(-1).mean()
+    width = float(spread(routing.scores.float()).mean())
     return {
         "routing_varies": float((variance / size).mean()),
         "routing_by_class": float(by_class.clamp(0, 1).mean()),
         "favourite_share": float(chosen.amax(-1).mean()),
         "usage_entropy": float(evenness.mean()),
-        "delta_over_spread": float(delta / spread.clamp(min=1e-12)),
+        "delta_over_spread": delta / width if width else 0.0,
     }
 
 

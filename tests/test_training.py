@@ -26,6 +26,7 @@ from hashprompt.engine.trainer import Trainer
 from hashprompt.errors import UserError
 from hashprompt.methods.base import TaskView
 from hashprompt.methods.er import ER
+from hashprompt.methods.hash import Hash
 from hashprompt.methods.phase import Batch, ParamGroup, Phase, Seen, StepResult
 from hashprompt.methods.whole import WholeTuning
 
@@ -397,3 +398,17 @@ def test_two_devices_count_together(options: dict[str, Any], tmp_path: Path) -> 
     one = hashprompt.run(out=tmp_path / "one", **{**SMALL, **settings})
     assert two.data["usage"] == one.data["usage"]
     assert two.accuracy == one.accuracy
+
+
+def test_what_could_not_be_loaded_is_not_saved(
+    tiny_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = Hash.end_task
+
+    def broken(self: Hash, task: Any) -> None:
+        end(self, task)
+        self.penalties[-1] = torch.nan
+
+    monkeypatch.setattr(Hash, "end_task", broken)
+    with pytest.raises(UserError, match=r"not finite \(`penalties`, of 1\).*not saved"):
+        tiny_run(tmp_path / "run")

@@ -1,5 +1,6 @@
 """What Hash's routers read, how their scores become prompts, and what a run says about it."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -235,3 +236,14 @@ def example(request: pytest.FixtureRequest) -> Example:
 @pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: contract.__name__)
 def test_contract(example: Example, contract: Callable[[Example], None]) -> None:
     contract(example)
+
+
+def test_a_pool_of_one_prompt_is_learned_and_asked_again(tiny_run: TinyRun, tmp_path: Path) -> None:
+    """Its scores have no spread; nothing of it may be a division by zero."""
+    one = {"experts": 1, "top_k": 1, "protected": 1, "delta_unit": "spread"}
+    run = tiny_run(tmp_path / "run", **one)
+    assert benchmark.evaluate(run.folder, quiet=True)["average"] == run.metrics["FAA"]
+    stored = json.loads((run.folder / "result.json").read_text())
+    for told in stored["diagnostics"]:
+        assert told["score_std"] == told["delta_over_spread"] == 0
+    assert stored["remarks"] == []  # a router of one expert is constant, and may be

@@ -27,7 +27,7 @@ from hashprompt.errors import UserError, shortened
 from hashprompt.methods.base import Method, View
 from hashprompt.methods.phase import Batch, Phase, Seen
 from hashprompt.options.run import RunOptions
-from hashprompt.parts.growing import load_grown, unfit_if_it_fails
+from hashprompt.parts.growing import is_finite, load_grown, unfit_if_it_fails
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -339,7 +339,14 @@ class Trainer:
 
     def _save(self, optimization: Optimization | None) -> None:
         self.clock.stop()
-        tensors = {f"method/{k}": v for k, v in self.method.state_dict().items()}
+        learned = self.method.state_dict()
+        if wrong := [name for name, tensor in learned.items() if not is_finite(tensor)]:
+            raise UserError(
+                f"Numbers of the learner are not finite (`{wrong[0]}`, of {len(wrong)}): this state "
+                "is not saved, and the checkpoint before it stays. Try a smaller lr; if that does "
+                "not help, it is a bug of the method."
+            )
+        tensors = {f"method/{k}": v for k, v in learned.items()}
         self.replicas.refuse_differences(tensors)
         if self.replicas.is_first:
             if optimization is not None:

@@ -62,8 +62,13 @@ def _refuse_unfit(name: str, tensor: Tensor, held: Tensor) -> None:
     if not same_kind or not fits:
         found, expected = (f"{t.dtype} {tuple(t.shape)}" for t in (tensor, held))
         raise UnfitState(f"{name} is {found} and should be like {expected}")
-    if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+    if not is_finite(tensor):
         raise UnfitState(f"{name} holds numbers that are not finite")
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether it can be saved: what is not finite is not loaded either."""
+    return not tensor.is_floating_point() or bool(tensor.isfinite().all())
 
 
 @contextmanager

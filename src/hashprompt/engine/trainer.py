@@ -342,8 +342,8 @@ class Trainer:
         learned = self.method.state_dict()
         if wrong := [name for name, tensor in learned.items() if not is_finite(tensor)]:
             raise UserError(
-                f"Numbers of the learner are not finite (`{wrong[0]}`, of {len(wrong)}): this state "
-                "is not saved, and the checkpoint before it stays. Try a smaller lr; if that does "
+                f"Numbers of the learner are not finite (`{wrong[0]}`, of {len(wrong)}): it "
+                "is not saved, and the checkpoint before stays. Try a smaller lr; if that does "
                 "not help, it is a bug of the method."
             )
         tensors = {f"method/{k}": v for k, v in learned.items()}

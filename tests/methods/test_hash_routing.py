@@ -247,3 +247,12 @@ def test_a_pool_of_one_prompt_is_learned_and_asked_again(tiny_run: TinyRun, tmp_
     for told in stored["diagnostics"]:
         assert told["score_std"] == told["delta_over_spread"] == 0
     assert stored["remarks"] == []  # a router of one expert is constant, and may be
+
+
+def test_null_layers_are_all_blocks(tiny_flags: list[str], tmp_path: Path, cli: Any) -> None:
+    outcome = cli("run", *tiny_flags, "--set", "layers=null", "--out", tmp_path / "run")
+    assert outcome.code == 0, outcome.said
+    stored = json.loads((tmp_path / "run" / "result.json").read_text())
+    defaults = HashConfig()
+    each = defaults.experts * 2 * defaults.prompt_length * 128  # keys and values of nano's width
+    assert stored["parameters"]["prompts"] == 6 * each

@@ -159,8 +159,10 @@ class Method(nn.Module):
         return sizes
 
 
-def blocks_of(layers: tuple[int, ...], backbone: Backbone) -> list[int]:
-    """0-based blocks for the option `layers`, which counts from 1."""
+def blocks_of(layers: tuple[int, ...] | None, backbone: Backbone) -> list[int]:
+    """0-based blocks for the option `layers`, which counts from 1; all of them for None."""
+    if layers is None:
+        return list(range(backbone.depth))
     if not all(1 <= layer <= backbone.depth for layer in layers):
         raise UserError(f"layers={list(layers)}: this backbone has blocks 1–{backbone.depth}.")
     return [layer - 1 for layer in layers]

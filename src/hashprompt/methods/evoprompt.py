@@ -71,7 +71,7 @@ class EvoPrompt(PromptTuning):
         super().__init__(config, backbone)
         if backbone.dim % config.subspace:
             raise UserError(f"subspace={config.subspace} must divide the width {backbone.dim}.")
-        self.blocks = blocks_of(config.layers or tuple(range(1, backbone.depth + 1)), backbone)
+        self.blocks = blocks_of(config.layers, backbone)
         self.memory = PromptMemory(
             len(self.blocks), config.hidden, config.prompt_length, backbone.dim
         )

@@ -29,7 +29,9 @@ class HashConfig(PromptConfig):
         gt=0,
         description="rate of the first task, in which nothing can be forgotten yet; default lr",
     )
-    layers: tuple[int, ...] = Field((1, 2, 3, 4), description="prompted blocks, 1 is the first")
+    layers: tuple[int, ...] | None = Field(
+        (1, 2, 3, 4), description="prompted blocks, 1 is the first; null: all"
+    )
     experts: int = Field(15, ge=1, le=100_000, description="N_r, prompts in the pool")
     prompt_length: int = Field(15, ge=1, le=10_000, description="L_p, length of a prompt")
     len_mode: Literal["per_half", "total"] = Field(

@@ -68,7 +68,9 @@ class PromptConfig(HeadsConfig):
         "step", description="of the rate; `step` divides it by ten every 30 epochs"
     )
     clip: float | None = Field(1.0, gt=0, description="largest gradient norm")
-    layers: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="prompted blocks, 1 is the first")
+    layers: tuple[int, ...] | None = Field(
+        (1, 2, 3, 4, 5), description="prompted blocks, 1 is the first; null: all"
+    )
     contrastive: float = Field(0.1, ge=0, description="λ, weight of the contrastive term")
     contrastive_form: Literal["identity", "paper"] = Field(
         "identity", description="bounded form of the public code, or the formula as printed"

@@ -9,7 +9,7 @@ from ledgers import MINI, NANO
 from hashprompt.errors import UserError
 from hashprompt.paper.cost import full_cost, gpu_rate
 from hashprompt.paper.data import SCALES, experiments, find_experiment, scale_table
-from hashprompt.paper.grids import Place, Setting, cells, make_setting, place_and_key, row_keys
+from hashprompt.paper.grids import Place, Setting, cells, key_of, make_setting, place_of, row_keys
 from hashprompt.plan import plan
 
 FULL = Setting("full")
@@ -88,7 +88,10 @@ def test_the_users_options_change_all_rows_but_not_what_makes_a_row() -> None:
 
 def test_a_key_ignores_chance_and_at_mini_the_users_files() -> None:
     def key(stream: str, seed: int, **options: object) -> tuple[Place, str]:
-        return place_and_key(plan("hash", stream, "nano", seed, options=options))
+        planned = plan("hash", stream, "nano", seed, options=options)
+        place = place_of(planned)
+        assert place is not None
+        return place, key_of(planned, place.scale)
 
     here, there = key("npz:/a/birds.npz", 0), key("npz:/b/birds.npz", 1, order_seed=7)
     assert here == there
@@ -99,6 +102,7 @@ def test_a_key_ignores_chance_and_at_mini_the_users_files() -> None:
     assert key("npz:/a/birds.npz", 0, top_k=3)[1] != here[1]
     assert key("glyphs-pairs", 0)[0] == Place("nano")
     assert key("split-cifar100", 0)[0] == Place("full")
+    assert place_of(plan("hash", "domains:/a/photos", "nano", files_needed=False)) is None
 
 
 def test_a_figure_that_uses_tables_runs_them() -> None:
@@ -135,7 +139,7 @@ def test_mini_agrees_with_the_grid_of_the_benchmarks() -> None:
     from hashprompt.sweeps.grid import read_grid
 
     theirs = {
-        (cell.plan.method, cell.plan.preset): place_and_key(cell.plan)[1]
+        (cell.plan.method, cell.plan.preset): key_of(cell.plan, "mini")
         for cell in read_grid(read_yaml_file(file, "")).cells(files_needed=False)
         if not cell.row.startswith(("Hash, best with", "CODA-Prompt, small"))
         and cell.row not in ("Hash", "Hash, best")  # mini has 0.06, a row of its own there

@@ -61,6 +61,8 @@ def test_files_of_the_user_make_places_of_their_own(tmp_path: Path) -> None:
         Place("mini", "npz:birds.npz", "nano"),
         Place("mini", "npz:dogs.npz", "nano"),
     ]
+    assert [results.name(place) for place in results.places] == ["mini 1", "mini 2"]
+    assert read_ledgers([tmp_path / "a"]).name(results.places[0]) == "mini"
     experiment = find_experiment("T5")
     found = [
         {r["metrics"]["FAA"] for r in results.find(p, experiment, row, "CIFAR-100").values()}
@@ -180,6 +182,8 @@ def test_strange_names_of_files_stay_inside_the_report(
     write_ledger(tmp_path / "l", ["F6"], lambda row, seed: 60.0, replace(MINI, stream=name))
     write_paper_report(read_ledgers([tmp_path / "l"]), tmp_path / "out")
     files = {file.name for file in (tmp_path / "out" / "figures").iterdir()}
-    assert files == {"batch-mini-a-b-b-x-npz-nano.png"}
-    assert "<b>$x$" not in (tmp_path / "out" / "report.md").read_text()
-    assert "<b>$x$" not in (tmp_path / "out" / "report.html").read_text()
+    assert files == {"batch-mini.png"}
+    for page in ("report.md", "claims.md", "report.html"):
+        text = (tmp_path / "out" / page).read_text()
+        assert "mini here: a.." in text
+        assert "<b>$x$" not in text

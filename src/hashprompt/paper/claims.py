@@ -79,6 +79,7 @@ class Finding:
 
     check: Check
     place: Place
+    where: str  # its name
     data_set: str
     difference: Difference | None
     paper: float | None  # the difference in the paper's own table
@@ -105,7 +106,7 @@ class Judged(TextTable):
 
     def _line(self, finding: Finding, found: Difference) -> list[str]:
         check, is_full = finding.check, finding.place.scale == "full"
-        where = f"{finding.place}, {finding.data_set}" if is_full else str(finding.place)
+        where = f"{finding.where}, {finding.data_set}" if is_full else finding.where
         paper = "–" if finding.paper is None else self._written(finding.paper)
         if finding.paper is not None and not is_full:
             paper += f" ({finding.data_set})"
@@ -131,12 +132,14 @@ def judge(results: Results) -> list[Judged]:
 
 def _findings(claim: Claim, results: Results) -> Iterator[Finding]:
     for place in results.places:
+        where = results.name(place)
         for check in claim.checks:
             experiment = find_experiment(check.table)
             for data_set in experiment.sets_at(place.scale):
                 found = _difference(claim, check, experiment, results, place, data_set)
                 paper = _paper_difference(claim, check, experiment, data_set)
-                yield Finding(check, place, data_set, found, paper, verdict_of(found, claim))
+                verdict = verdict_of(found, claim)
+                yield Finding(check, place, where, data_set, found, paper, verdict)
 
 
 def _difference(

@@ -157,31 +157,33 @@ class Place(NamedTuple):
     stream: str = ""
     backbone: str = ""
 
-    def __str__(self) -> str:
-        on = f" ({self.stream.removeprefix('npz:')}, {self.backbone})" if self.stream else ""
-        return f"{self.scale}{on}"
+    @property
+    def files(self) -> str:
+        """Those of the user's, at mini."""
+        return ", ".join(filter(None, [self.stream.removeprefix("npz:"), self.backbone]))
 
 
-def place_and_key(plan: Plan) -> tuple[Place, str]:
-    """Where a run took place, and the row it belongs to: all that decides but chance.
+def place_of(plan: Plan) -> Place | None:
+    """Where a run took place; None for a stream that stands for none of the paper's."""
+    names = without_folders({"stream": plan.stream, "backbone": plan.backbone})
+    if plan.stream in EMBEDDED:
+        return Place("nano")
+    if plan.stream.startswith("npz:") or plan.stream.endswith(".npz"):
+        return Place("mini", names["stream"], names["backbone"])
+    published = {spec.stream for spec in scale_table().sets.values()}
+    return Place("full") if plan.stream in published else None
 
-    At mini the row does not name the user's files, so that a report can look for it without them.
+
+def key_of(plan: Plan, scale: Scale) -> str:
+    """The row that a run belongs to: all that decides but chance.
+
+    At mini it does not name the user's files, so that a report can look for it without them.
     """
     identity = {name: value for name, value in plan.identity().items() if name not in CHANCE}
     options = {k: v for k, v in identity.pop("options").items() if k not in CHANCE}
-    place = _place(identity["stream"], identity["backbone"])
-    if place.scale == "mini":
+    if scale == "mini":
         identity |= {"stream": "", "backbone": ""}
-    return place, json.dumps([identity, options], sort_keys=True)
-
-
-def _place(stream: str, backbone: str) -> Place:
-    if stream in EMBEDDED:
-        return Place("nano")
-    if stream.startswith("npz:") or stream.endswith(".npz"):
-        names = without_folders({"stream": stream, "backbone": backbone})
-        return Place("mini", names["stream"], names["backbone"])
-    return Place("full")
+    return json.dumps([identity, options], sort_keys=True)
 
 
 @cache
@@ -199,7 +201,7 @@ def row_keys(name: str, scale: Scale, changes: str = "{}") -> dict[tuple[str, st
     setting = Setting(scale, *names, seeds=1, changes=json.loads(changes))
     sets = {spec.stream: data_set for data_set, spec in scale_table().sets.items()}
     return {
-        (cell.row, sets.get(cell.plan.stream, experiment.sets[0])): place_and_key(cell.plan)[1]
+        (cell.row, sets.get(cell.plan.stream, experiment.sets[0])): key_of(cell.plan, scale)
         for grid in grids(experiment, setting)
         for cell in grid.cells()
     }

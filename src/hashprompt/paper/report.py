@@ -1,6 +1,5 @@
 """The report: every table, figure and claim of the paper beside what our runs found."""
 
-import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -48,7 +47,7 @@ def write_paper_report(results: Results, out: Path) -> Path:
         write_atomically(inside(out, "figures", drawing.file), drawing.picture.light)
     texts = {
         "report.md": _report(results, parts, drawings),
-        "claims.md": claims_text(judged, results.places),
+        "claims.md": claims_text(judged, results),
         "report.html": _page(results, judged, parts, drawings),
     }
     for name, text in texts.items():
@@ -69,22 +68,20 @@ def _drawings(results: Results, place: Place) -> Iterator[Drawing]:
     for name, (draw, caption) in FIGURES.items():
         light, dark = (render(partial(draw, source), dark=dark) for dark in (False, True))
         if light and dark:
-            file = f"{name}-{_slug(place)}.png"
+            file = f"{name}-{results.name(place).replace(' ', '-')}.png"
             yield Drawing(file, PageFigure(light, dark, f"figure {name}", caption))
 
 
-def _scales() -> list[str]:
-    return [f"{name}: {scale.about}" for name, scale in scale_table().scales.items()]
-
-
-def _slug(place: Place) -> str:
-    """A place as part of a file's name, whatever is in the names of the user's files."""
-    return re.sub(r"[^A-Za-z0-9_]+", "-", str(place)).strip("-")
+def _scales(results: Results) -> list[str]:
+    """What the scales are, and the user's files that they stand for here."""
+    about = [f"{name}: {scale.about}" for name, scale in scale_table().scales.items()]
+    used = [f"{results.name(p)} here: {p.files}" for p in results.places if p.files]
+    return about + used
 
 
 def _report(results: Results, parts: list[Part], drawings: dict[Place, list[Drawing]]) -> str:
     lines = [f"# {TITLE}", LEAD, "The verdicts on its claims are in [claims.md](claims.md)."]
-    lines += [_list(_scales()), ProgressTable(results).to_markdown().rstrip()]
+    lines += [_list(_scales(results)), ProgressTable(results).to_markdown().rstrip()]
     for part in parts:
         lines.append(f"## {part.name} {part.title}")
         for table in part.tables:
@@ -92,19 +89,21 @@ def _report(results: Results, parts: list[Part], drawings: dict[Place, list[Draw
             lines.append(_list(table.notes()))
         lines.append(_list(part.marks))
     for place, drawn in drawings.items():
-        lines.append(f"## Figures, {markdown_text(str(place))}")
+        lines.append(f"## Figures, {results.name(place)}")
         for drawing in drawn:
             picture = drawing.picture
             lines.append(f"![{picture.alt}](figures/{drawing.file})\n\n{picture.caption}")
     return "\n\n".join(filter(None, lines)) + "\n"
 
 
-def claims_text(judged: list[Judged], places: list[Place]) -> str:
+def claims_text(judged: list[Judged], results: Results) -> str:
     """`claims.md`."""
-    header = ["claim", *(markdown_text(str(place)) for place in places)]
+    places = results.places
+    header = ["claim", *map(results.name, places)]
     rows = [[j.title, *(j.verdict(place) for place in places)] for j in judged]
     table = [header, ["---"] * len(header), *rows]
-    lines = ["# What the paper claims", "".join(f"| {' | '.join(row)} |\n" for row in table), RULE]
+    lines = ["# What the paper claims", "".join(f"| {' | '.join(row)} |\n" for row in table)]
+    lines += [_list(_scales(results)), RULE]
     for each in judged:
         claim = each.claim
         lines.append(f"## {claim.name}")
@@ -125,13 +124,13 @@ def _page(
         title=TITLE,
         lead=LEAD,
         rule=RULE,
-        scales=_scales(),
+        scales=_scales(results),
         progress=ProgressTable(results),
-        places=[str(place) for place in results.places],
+        places=[results.name(place) for place in results.places],
         verdicts=[[j.title, *(j.verdict(place) for place in results.places)] for j in judged],
         claims=judged,
         parts=parts,
-        figures=[(str(p), [d.picture for d in drawn]) for p, drawn in drawings.items()],
+        figures=[(results.name(p), [d.picture for d in drawn]) for p, drawn in drawings.items()],
     )
 
 

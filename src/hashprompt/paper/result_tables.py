@@ -29,9 +29,10 @@ class PaperTable(TextTable):
 
     @property
     def title(self) -> str:
+        where = NOT_RUN if self.place is None else self.results.name(self.place)
         if self.place is None or self.place.scale == "full":
-            return f"{self.data_set}, {self.place or NOT_RUN}"
-        return f"{self.place}, in the place of {self.data_set}"
+            return f"{self.data_set}, {where}"
+        return f"{where}, in the place of {self.data_set}"
 
     @property
     def columns(self) -> list[Column]:
@@ -101,7 +102,7 @@ class ProgressTable(TextTable):
         return "Cells that were run"
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        header = ["table", "what it shows", *map(str, self.results.places)]
+        header = ["table", "what it shows", *map(self.results.name, self.results.places)]
         shown = [experiment for experiment in experiments().values() if experiment.rows]
         counts = [[self._count(e, place) for place in self.results.places] for e in shown]
         return header, [[e.name, e.title, *c] for e, c in zip(shown, counts, strict=True)]

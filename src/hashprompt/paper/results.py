@@ -8,7 +8,7 @@ from typing import Any
 
 from hashprompt.errors import UserError
 from hashprompt.paper.data import Experiment, PaperRow
-from hashprompt.paper.grids import Place, place_and_key, row_keys
+from hashprompt.paper.grids import Place, key_of, place_of, row_keys
 from hashprompt.plan import Plan, plan
 from hashprompt.report import ResultData
 from hashprompt.report.compare import Chance, Run
@@ -29,15 +29,22 @@ class Results:
         self._changes = json.dumps(changes or {}, sort_keys=True)
         self._runs: dict[tuple[Place, str], Runs] = {}
         for path, result in entries:
-            where = place_and_key(_stored_plan(path, result))
-            chance = Run(path, result, ()).chance
-            self._runs.setdefault(where, {}).setdefault(chance, result)  # copies count once
+            planned = _stored_plan(path, result)
+            place = place_of(planned)
+            if place is not None:
+                runs = self._runs.setdefault((place, key_of(planned, place.scale)), {})
+                runs.setdefault(Run(path, result, ()).chance, result)  # copies count once
 
     @property
     def places(self) -> list[Place]:
         """Where runs took place, the paper's own scale first."""
         places = {place for place, _ in self._runs}
         return sorted(places, key=lambda place: (ORDER.index(place.scale), place))
+
+    def name(self, place: Place) -> str:
+        """Its scale, with a number where the user's files make several places of one."""
+        same = [other for other in self.places if other.scale == place.scale]
+        return place.scale if len(same) == 1 else f"{place.scale} {same.index(place) + 1}"
 
     def find(self, place: Place, experiment: Experiment, row: PaperRow, data_set: str) -> Runs:
         """Runs of a row on a data set; none, if it was not run there."""

@@ -5,7 +5,8 @@
 
 A page holds `<!-- table: GRID COLUMN, COLUMN … -->`, the table, and `<!-- end of table -->`; or
 `<!-- table: GRID COLUMN … of ROW; ROW … -->` for a few rows in an order of their own.
-`<!-- table: FILE tried -->` is the table of the rates in FILE.json (benchmarks/rates.py).
+`<!-- table: FILE tried -->` is the table of the rates in FILE.json (benchmarks/rates.py), and
+`<!-- table: claims verdicts -->` what `hashprompt paper report` says of the paper's claims.
 """
 
 import argparse
@@ -50,7 +51,7 @@ PERCENT: dict[str, Value] = {
     **{name: metric(name) for name in ("FAA", "CAA", "FM")},
     "task inference": lambda result: result["after_task"][-1].get("task_inference"),
     **{f"domain {number}": domain(number) for number in range(1, 9)},
-    "FAA, discriminant heads": asked("discriminant heads"),
+    "FAA with discriminant heads": asked("discriminant heads"),
 }
 COUNTS: dict[str, Value] = {
     "prompts + routers": lambda r: r["parameters"]["prompts"] + r["parameters"]["routers"],
@@ -118,6 +119,16 @@ def rates_table(file: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def verdicts() -> str:
+    """The claims of the paper, as its report judges them, without a title."""
+    from hashprompt.paper.claims import judge
+    from hashprompt.paper.report import claims_text
+    from hashprompt.paper.results import read_ledgers
+
+    results = read_ledgers([LEDGER])
+    return claims_text(judge(results), results).split("\n", 2)[2]
+
+
 def renewed(page: str) -> str:
     """A page with its tables made anew."""
 
@@ -125,6 +136,8 @@ def renewed(page: str) -> str:
         begin, grid, columns, end = found.groups()
         if columns == "tried":
             return begin + rates_table(grid) + end
+        if columns == "verdicts":
+            return begin + verdicts() + end
         columns, of, rows = columns.partition(" of ")
         names = [name.strip() for name in columns.split(",")]
         chosen = [row.strip() for row in rows.split(";")] if of else None

@@ -142,7 +142,7 @@ def test_mini_agrees_with_the_grid_of_the_benchmarks() -> None:
         (cell.plan.method, cell.plan.preset): key_of(cell.plan, "mini")
         for cell in read_grid(read_yaml_file(file, "")).cells(files_needed=False)
         if not cell.row.startswith(("Hash, best with", "CODA-Prompt, small"))
-        and cell.row not in ("Hash", "Hash, best")  # mini has 0.06, a row of its own there
+        and ", rate" not in cell.row  # rates that held-out images did not choose
     }
     shared = 0
     for name in ("T1", "T2", "T9", "T10"):

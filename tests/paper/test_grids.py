@@ -66,7 +66,7 @@ def test_mini_has_the_setting_of_the_benchmarks() -> None:
     stream, config = hash_.stream_options, hash_.method_config
     assert (stream.classes, stream.tasks, stream.train_per_class) == (50, 5, 60)
     assert (stream.order_seed, hash_.run_options.image_size) == (1994, 112)
-    assert (config.epochs, config.lr, config.prompt_length) == (8, 0.06, 8)
+    assert (config.epochs, config.lr, config.prompt_length) == (8, 0.6, 8)
     assert (coda.method_config.lr, coda.method_config.components_per_task) == (0.003, 20)
 
 

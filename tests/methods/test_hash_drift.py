@@ -218,7 +218,7 @@ def test_one_router_is_refused_with_what_needs_one_of_each_task(options: dict[st
 
 
 def test_the_first_task_has_a_rate_of_its_own() -> None:
-    method, tasks = make_hash(lr=0.5, first_lr=2.0)
+    method, tasks = make_hash(lr=0.5, first_lr_scale=4.0)
     for task in tasks[:2]:
         learn(method, task)
     phases = [phase for task in tasks[:2] for phase in method.prompt_phases(task)]

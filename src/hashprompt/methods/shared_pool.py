@@ -179,9 +179,8 @@ class SharedPool(PromptPipeline):
         (phase,) = super().prompt_phases(task)
         phase = replace(phase, plain=self.config.router_input == "plain")
         config, first = self.config, bool(self.plain_tasks()[: task.index].all())
-        if first and config.first_lr:
-            factor = config.first_lr / config.lr
-            groups = [replace(group, lr=factor * group.lr) for group in phase.groups]
+        if first and config.first_lr_scale != 1:
+            groups = [replace(g, lr=config.first_lr_scale * g.lr) for g in phase.groups]
             phase = replace(phase, groups=groups)
         follows, damped = config.drift != "ignore" and not first, config.deploy < 1
         around = {

@@ -24,10 +24,10 @@ class HashConfig(PromptConfig):
         "alpha",
         "drift",
     )
-    first_lr: float | None = Field(
-        None,
+    first_lr_scale: float = Field(
+        1.0,
         gt=0,
-        description="rate of the first task, in which nothing can be forgotten yet; default lr",
+        description="rate of the first task, in which nothing can be forgotten yet, over lr",
     )
     layers: tuple[int, ...] | None = Field(
         (1, 2, 3, 4), description="prompted blocks, 1 is the first; null: all"

@@ -132,6 +132,10 @@ def test_a_cell_whose_process_is_killed_goes_on_in_another(
     logged = (tmp_path / "there" / "cells" / digest / "logs" / "tasks.csv").read_text()
     assert [line.partition(",")[0] for line in logged.splitlines()] == ["task", "1", "2", "3"]
     assert "1 done" in cli("sweep", "status", place).out
+    compared = cli("compare", place)
+    assert compared.code == 0, compared.said
+    assert f"{result['metrics']['FAA']:.2f}" in compared.out
+    assert "No sweep is at" in cli("compare", f"file://{tmp_path}/nothing").said
 
 
 def test_tensors_are_sent_before_the_state_that_names_them(tmp_path: Path) -> None:

@@ -95,15 +95,17 @@ def run(
 @app.command()
 def report(
     ledger: Annotated[
-        list[Path], typer.Option(help="Folder of runs, or of a ledger; may be repeated.")
+        list[str], typer.Option(help="Folder or URI of runs, or a ledger; may be repeated.")
     ],
     out: Annotated[Path, typer.Option(help="Folder of the report.")],
     set_: Changes = None,
 ) -> None:
     """Write what the runs found beside the paper: report.html, report.md, claims.md, figures."""
     from hashprompt.paper.results import read_ledgers
+    from hashprompt.sweeps.folder import local_places
 
-    results = read_ledgers(ledger, parse_settings(set_))  # before what draws
+    with local_places(ledger) as paths:
+        results = read_ledgers(paths, parse_settings(set_))  # before what draws
     from hashprompt.paper.report import write_paper_report
 
     print_line(f"Report: {write_paper_report(results, out)}")

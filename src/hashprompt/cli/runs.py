@@ -144,7 +144,8 @@ def report(folder: Finished) -> None:
 
 def compare(
     folders: Annotated[
-        list[Path], typer.Argument(help="Finished runs, sweeps, or ledgers and their entries.")
+        list[str],
+        typer.Argument(help="Finished runs, sweeps (also at a URI), or ledgers and their entries."),
     ],
     against: Annotated[
         str | None, typer.Option(help="Also tell what every row is above or below this one.")
@@ -159,8 +160,10 @@ def compare(
     """One table of several runs; runs that differ in the seed alone become mean ± deviation."""
     from hashprompt.report.compare import compare as compare_runs
     from hashprompt.report.text_table import TextTable
+    from hashprompt.sweeps.folder import local_places
 
-    table = compare_runs(folders, allow_mixed)
+    with local_places(folders) as paths:
+        table = compare_runs(paths, allow_mixed)
     console.print(table.to_rich())
     tables: list[TextTable] = [table]
     if against:

@@ -145,6 +145,16 @@ def open_folder(place: str | Path) -> SweepFolder:
     return RemoteSweepFolder(str(place))
 
 
+@contextmanager
+def local_places(places: Sequence[str]) -> Iterator[list[Path]]:
+    """Paths as they are, and for a sweep at a URI a copy of its ledger, while it is read."""
+    remote = {place: open_folder(place) for place in places if is_uri(place)}
+    for folder in remote.values():
+        folder.read_cells()  # refuses what is no sweep
+        folder.refresh()
+    yield [remote[place].ledger if place in remote else Path(place) for place in places]
+
+
 def place_for_logs(address: str) -> Path:
     """Where workers of this machine print to: a new folder if the sweep is at a URI."""
     return Path(mkdtemp(prefix="hashprompt-logs-")) if is_uri(address) else Path(address)

@@ -136,6 +136,21 @@ def test_held_out_photos_that_are_gone_leave_the_calibration(
     assert info["accuracy"] == {"birch": [0, 0], "cedar": [0, 0]}
 
 
+def kill_retraining(classifier: ContinualClassifier, photos: Path, after_look: bool) -> None:
+    """Begin to forget `birch` and learn photos from nothing; the power fails in a step."""
+    step = Optimization.step
+
+    def cut(*arguments: Any) -> Any:
+        if not after_look or "birch" not in classifier.classes_:
+            raise PowerCut
+        return step(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Optimization, "step", cut)
+        with pytest.raises(PowerCut):
+            classifier.forget("birch", quiet=True, retrain=photos)
+
+
 @pytest.mark.parametrize("killed", ["never", "while it looks", "while it trains"])
 def test_retrained_it_is_a_classifier_that_never_saw_the_class(
     killed: str, trees: ContinualClassifier, make: Make, spring: Path, tmp_path: Path
@@ -153,17 +168,7 @@ def test_retrained_it_is_a_classifier_that_never_saw_the_class(
     shutil.copytree(have, without, ignore=shutil.ignore_patterns("birch"))
     expected.learn(without, report=False, quiet=True)
     if killed != "never":
-        step = Optimization.step
-
-        def cut(*arguments: Any) -> Any:
-            if killed == "while it looks" or "birch" not in trees.classes_:
-                raise PowerCut
-            return step(*arguments)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Optimization, "step", cut)
-            with pytest.raises(PowerCut):
-                trees.forget("birch", quiet=True, retrain=have)
+        kill_retraining(trees, have, after_look=killed == "while it trains")
         text = trees.learn(resume=True, report=False, quiet=True).text()
     else:
         text = trees.forget("birch", quiet=True, retrain=have).text()
@@ -178,6 +183,17 @@ def test_retrained_it_is_a_classifier_that_never_saw_the_class(
     assert digests == expected._store.photos(expected._store.version()).keys()
     trees.undo()
     assert all(torch.equal(tensor, had[name]) for name, tensor in state(trees)[1].items())
+
+
+def test_an_unfinished_retraining_that_is_dropped_leaves_what_was_known(
+    trees: ContinualClassifier, tmp_path: Path
+) -> None:
+    have = write_photos(tmp_path / "have", NAMES[:5])
+    trees = ContinualClassifier(str(trees.folder), **QUICK)
+    kill_retraining(trees, have, after_look=True)
+    figs = write_photos(tmp_path / "figs", ("fig",))
+    trees.learn(figs, effort="instant", discard=True, report=False, quiet=True)
+    assert sorted(trees.classes_) == sorted(NAMES)
 
 
 def test_photos_to_retrain_with_must_have_all_other_classes(

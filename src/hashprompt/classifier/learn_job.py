@@ -35,6 +35,11 @@ class LearnJob:
     forgets: str | None = None  # a class that is left out; then all is learned from nothing
     replaces: int | None = None  # then: the version to which undo goes back
 
+    @property
+    def before(self) -> int | None:
+        """The version that undo goes back to, and that stays if the learn is dropped."""
+        return self.parent if self.forgets is None else self.replaces
+
     def write(self, folder: Path) -> None:
         write_json(inside(folder, JOB), self.__dict__)
 

@@ -74,7 +74,7 @@ class LearnPlanner:
             return None
         current = None if self.store.is_new else self.store.version()
         if current and unfinished and current.info.get("job") == unfinished.fingerprint:
-            return None if unfinished.parent is None else self.store.version(unfinished.parent)
+            return None if unfinished.before is None else self.store.version(unfinished.before)
         return current
 
     def prepare(

@@ -182,8 +182,7 @@ class ClassifierTrainer:
         return Step(info, trainer.method.state_dict(), held_out)
 
     def _commit(self, step: Step) -> Version:
-        job = self.job
-        info = {**step.info, "parent": job.parent if job.forgets is None else job.replaces}
+        info = {**step.info, "parent": self.job.before}
         records = self._records(step.held_out)
         return self.store.commit(self.job.header, info, step.tensors, records)
 

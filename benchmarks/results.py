@@ -6,6 +6,7 @@
 A page holds `<!-- table: GRID COLUMN, COLUMN … -->`, the table, and `<!-- end of table -->`; or
 `<!-- table: GRID COLUMN … of ROW; ROW … -->` for a few rows in an order of their own.
 `<!-- table: FILE tried -->` is the table of the rates in FILE.json (benchmarks/rates.py), and
+`<!-- table: FILE seconds -->` accuracy and seconds of own photos (benchmarks/instant.py), and
 `<!-- table: claims verdicts -->` what `hashprompt paper report` says of the paper's claims.
 """
 
@@ -119,6 +120,27 @@ def rates_table(file: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def seconds_table(file: str) -> str:
+    """Accuracy and seconds by system and number of photos (benchmarks/instant.py), over seeds."""
+    found: dict[tuple[str, int], list[Result]] = {}
+    for row in json.loads((DOCS / "results" / f"{file}.json").read_text())["rows"]:
+        found.setdefault((row["system"], row["shots"]), []).append(row)
+    systems, numbers = (list(dict.fromkeys(keys)) for keys in zip(*found, strict=True))
+    header = ["", *(f"{number} photos a class" for number in numbers)]
+    lines = [header, ["---"] * len(header)]
+    for system in systems:
+        cells = (found[system, number] for number in numbers)
+        lines.append([system, *map(accuracy_and_seconds, cells)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def accuracy_and_seconds(rows: list[Result]) -> str:
+    accuracy, seconds = (fmean(row[name] for row in rows) for name in ("accuracy", "seconds"))
+    kept = sum(row.get("trained", False) for row in rows)
+    paid = f", training kept {kept} of {len(rows)}" if kept else ""
+    return f"{accuracy:.1f} % in {seconds:.0f} s{paid}"
+
+
 def verdicts() -> str:
     """The claims of the paper, as its report judges them, without a title."""
     from hashprompt.paper.claims import judge
@@ -136,6 +158,8 @@ def renewed(page: str) -> str:
         begin, grid, columns, end = found.groups()
         if columns == "tried":
             return begin + rates_table(grid) + end
+        if columns == "seconds":
+            return begin + seconds_table(grid) + end
         if columns == "verdicts":
             return begin + verdicts() + end
         columns, of, rows = columns.partition(" of ")

@@ -181,6 +181,17 @@ def test_another_seed_may_change_the_order_but_not_the_tasks(make: Make) -> None
         compare([first, names])
 
 
+def test_class_orders_of_one_seed_are_runs_of_one_row(make: Make) -> None:
+    order = [3, 1, 2, 0]
+    changed = {"class_order": order, "tasks": [order[:2], order[2:]]}
+    options = [{"order_seed": number} for number in (1993, 1994)]
+    runs = [make("a", options=options[0]), make("b", options=options[1], protocol=changed)]
+    (row,) = compare(runs).rows
+    assert (row.seeds, len(row.runs)) == ((0, 0), 2)
+    with pytest.raises(UserError, match=r"b and .*c are the same experiment"):
+        compare([*runs, make("c", options=options[1], protocol=changed)])
+
+
 def test_runs_of_a_later_seed_must_agree_with_each_other(make: Make) -> None:
     other_order = make("b1", seed=1, method="coda", protocol={"class_order": [0, 1, 2, 3]})
     with pytest.raises(UserError, match=r"a1 and .*b1 .*class_order\[0\] \(3, 0\)"):

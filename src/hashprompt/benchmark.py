@@ -132,6 +132,7 @@ def resume(
     download: bool = False,
     callbacks: Sequence[Callback] = (),
     log: Sequence[str] = (),
+    planned: Plan | None = None,
 ) -> Result:
     """Go on with an interrupted run; it ends with the numbers of an undisturbed one.
 
@@ -142,12 +143,13 @@ def resume(
         download: whether weights or images that the folder names may be downloaded.
         callbacks: told what happens, beside the progress bars.
         log: as in `run`; a log that is there goes on where the checkpoint stands.
+        planned: its plan, where files and devices are others than when it began.
     """
     folder, loggers = Path(folder), make_loggers(log)
     result = _finished(folder)
     if result is not None:
         return result
-    planned, protocol = stored_plan(folder)
+    planned, protocol = stored_plan(folder, instead=planned)
     parts = prepare(planned, download)
     _check_same(folder, protocol, parts[0])
     return _carry_out(planned, folder, [*_bars(quiet), *callbacks, *loggers], *parts)
@@ -186,19 +188,23 @@ def _finished(folder: Path) -> Result | None:
 
 
 def evaluate(
-    folder: str | Path, quiet: bool = False, download: bool = False, **options: Any
+    folder: str | Path,
+    quiet: bool = False,
+    download: bool = False,
+    planned: Plan | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Test the learner of a finished run again, with other options of prediction.
 
     For example ``eval_batch_size=1``, or ``align="discriminant"`` for a method that keeps
-    Gaussians. Nothing is trained and the run is not changed.
+    Gaussians. Nothing is trained and the run is not changed. `planned` as in `resume`.
 
     Returns:
         `average` and `accuracy` per task after the last task, `task_inference`, and the rest of
         what `after_task` of a result holds.
     """
     folder = Path(folder)
-    planned, protocol = stored_plan(folder, options)
+    planned, protocol = stored_plan(folder, options, planned)
     parts = prepare(planned, download)
     may_differ = {name for name in protocol if name in options} | {"legacy"}
     _check_same(folder, {k: v for k, v in protocol.items() if k not in may_differ}, parts[0])

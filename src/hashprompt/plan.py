@@ -137,9 +137,14 @@ def plan(
 
 
 def stored_plan(
-    folder: Path, changes: Mapping[str, Any] | None = None
+    folder: Path, changes: Mapping[str, Any] | None = None, instead: Plan | None = None
 ) -> tuple[Plan, dict[str, Any]]:
-    """The plan of a run directory, and the protocol it began with."""
+    """The plan of a run directory, and the protocol it began with.
+
+    Args:
+        changes: other options.
+        instead: the same plan, where files and devices are others now.
+    """
     path = inside(folder, "config.json")
     try:
         stored = read_json(path, RunConfig, ADVICE)
@@ -147,11 +152,12 @@ def stored_plan(
         raise UserError(f"{folder} is not a run directory: no config.json in it.") from error
     except DamagedError as error:
         raise UserError(f"{folder} is not a run directory, or was changed: {error}") from error
-    options = {**stored["options"], **(changes or {})}
-    return plan_of({**stored, "options": options}), stored["protocol"]
+    given = stored if instead is None else instead.to_dict()
+    options = {**given["options"], **(changes or {})}
+    return plan_of({**given, "options": options}), stored["protocol"]
 
 
-def plan_of(stored: Mapping[str, Any]) -> Plan:
+def plan_of(stored: Mapping[str, Any], files_needed: bool = True) -> Plan:
     """The plan that `to_dict` gave: all options are there, so its preset is but a name."""
     values = {k: stored[k] for k in ("method", "stream", "backbone", "seed", "options")}
-    return replace(plan(**values), preset=stored["preset"])
+    return replace(plan(**values, files_needed=files_needed), preset=stored["preset"])

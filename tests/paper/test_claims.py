@@ -123,6 +123,15 @@ def test_the_claims_of_the_issue_are_there() -> None:
     assert len(claims()) == 12
 
 
+def test_answers_of_copies_are_put_together(tmp_path: Path) -> None:
+    ways = {"a": {}, "b": {"batch 1": {"average": 70.0}}, "c": {"batch 8": {"average": 70.0}}}
+    for name, asked in ways.items():
+        write_ledger(tmp_path / name, ["F6"], lambda row, seed: 70.0, asked=asked)
+    results = read_ledgers([tmp_path / name for name in ways])
+    (found,) = (f for f in judge(results) if f.claim.expect == "same")
+    assert found.verdict(Place("nano")) == "supported"
+
+
 def test_a_learner_is_compared_with_itself_asked_in_another_way(tmp_path: Path) -> None:
     ways = {"batch 1": 70.0, "batch 8": 70.05, "batch 32": 71.0, "batch 128": 70.0}
     asked = {way: {"average": value} for way, value in ways.items()}

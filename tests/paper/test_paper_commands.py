@@ -7,6 +7,7 @@ from ledgers import draw_only, write_ledger
 from running import Cli
 
 from hashprompt.paper.data import experiments
+from hashprompt.paper.grids import make_setting
 
 
 def test_list_names_everything(cli: Cli) -> None:
@@ -25,6 +26,8 @@ def test_list_names_everything(cli: Cli) -> None:
         (("run", "T5", "--scale", "nano", "--gpus", "1"), "gpus: only for the engine ray"),
         (("run", "T5", "--scale", "nano", "--log", "papyrus"), "There are: csv, tensorboard"),
         (("report", "--ledger", "."), "holds no results yet"),
+        (("report", "--ledger", "ledger", "--set", "epoch=1"), "Did you mean `epochs`"),
+        (("report", "--ledger", "ledger", "--set", "epochs=2020-01-01"), "epochs"),
     ],
 )
 def test_bad_input_is_refused(
@@ -35,6 +38,8 @@ def test_bad_input_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    if "ledger" in arguments:
+        write_ledger(tmp_path / "ledger", ["F6"], lambda row, seed: 60.0)
     found = cli("paper", *arguments, "--out", "out")
     assert found.code == 1
     assert said in found.said
@@ -57,6 +62,20 @@ def test_report_writes_a_page(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monk
     assert found.code == 0
     assert (tmp_path / "out" / "report.html").is_file()
     assert "report.html" in found.out
+
+
+def test_a_report_finds_runs_with_an_option_that_few_methods_have(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_only("batch", monkeypatch)
+    setting = make_setting("nano", changes={"weight_decay": 0.5})
+    ledger = write_ledger(tmp_path / "ledger", ["T1"], lambda row, seed: 61.0, setting)
+    found = cli(
+        *("paper", "report", "--ledger", ledger, "--set", "weight_decay=0.5"),
+        *("--out", tmp_path / "out"),
+    )
+    assert found.code == 0
+    assert "61.00" in (tmp_path / "out" / "report.md").read_text()
 
 
 @pytest.mark.slow

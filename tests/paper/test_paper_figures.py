@@ -57,6 +57,15 @@ def test_use_of_experts_is_their_share(tmp_path: Path) -> None:
     assert heat.get_clim() == (0, 100.0)
 
 
+def test_the_first_seed_is_drawn(tmp_path: Path) -> None:
+    for cell in cells(["T5"], NANO):
+        usage = [[8, 0], [0, 0]] if cell.plan.seed == 0 else [[0, 8], [0, 0]]
+        name = f"{3 - cell.plan.seed}{cell.digest[1:]}"  # of all names the last
+        write_entry(tmp_path, name, result_of(cell.plan, 60.0, usage=usage))
+    without, with_ = axes_of("1c", tmp_path).containers
+    assert [[bar.get_height() for bar in bars] for bars in (without, with_)] == [[100, 0]] * 2
+
+
 def test_forgetting_with_and_without_the_modulator(tmp_path: Path) -> None:
     """FM is 90 − FAA: 30, 29, 28 without, 10, 9, 8 with."""
     write_ledger(tmp_path, ["F3"], lambda row, seed: seed + (60 if "without" in row else 80))

@@ -53,6 +53,21 @@ def test_options_that_vary_make_rows_of_every_combination() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        ({"options_if_known": {"epoch": 2}}, "Did you mean `epochs`"),
+        ({"ask": {"x": {"aling": "discriminant"}}}, "Did you mean `align`"),
+        ({"ask": {"x": {"align": "bogus"}}}, "Row `hash \\(paper\\)` of the grid: .*align"),
+        ({"backbones": ["a/model.safetensors", "b/model.safetensors"]}, "have the same name"),
+        ({"streams": ["npz:a/x.npz", "npz:b/x.npz"]}, "x.npz and .*x.npz have the same name"),
+    ],
+)
+def test_mistakes_are_refused_before_anything_is_run(grid: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        read_grid({"methods": "hash", **grid}).cells(files_needed=False)
+
+
 def test_the_nearest_option_wins() -> None:
     row = {"a": {"options": {"epochs": 4}}, "b": {}}
     found = cells(rows=row, options={"epochs": 3}, options_if_known={"epochs": 2, "batch_size": 8})

@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import pkgutil
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,8 +20,10 @@ from hashprompt import benchmark, sweep
 from hashprompt.errors import UserError
 from hashprompt.methods.registry import METHODS, OWN_METHODS, import_methods
 from hashprompt.storage.lock import locked
+from hashprompt.sweeps.cell import run_cell
 from hashprompt.sweeps.folder import SILENT_SECONDS, SweepFolder
 from hashprompt.sweeps.grid import read_grid
+from hashprompt.sweeps.processes import visible_gpus
 from hashprompt.sweeps.runner import Sweep
 
 PATIENCE = 300  # seconds until a process counts as stuck
@@ -122,6 +125,54 @@ def test_what_is_done_is_not_done_again(
     assert numbers(again) == {"mine": [alone.accuracy]}
 
 
+def test_answers_to_other_questions_stay(grid: dict[str, Any], tmp_path: Path) -> None:
+    def asked(**ask: dict[str, Any]) -> dict[str, Any]:
+        found = sweep({**grid, "methods": "simplecil", "ask": ask}, out, workers=1, quiet=True)
+        ((result,),) = found.results().values()
+        return {name: answer["options"] for name, answer in result["asked"].items()}
+
+    out, one, two = tmp_path / "out", {"eval_batch_size": 1}, {"eval_batch_size": 2}
+    assert asked(a=one) == {"a": one}
+    assert asked(b=two) == {"a": one, "b": two}
+    assert asked(a=two) == {"a": two, "b": two}  # another question under the old name
+
+
+def test_a_question_that_cannot_be_answered_costs_no_result(
+    grid: dict[str, Any], tmp_path: Path
+) -> None:
+    (cell,) = read_grid({**grid, "methods": "simplecil"}).cells()
+    folder = SweepFolder(tmp_path / "out")
+    with pytest.raises(UserError, match="Cannot go on"):
+        run_cell(folder, cell.plan, {"other tasks": {"tasks": 2}})
+    assert folder.state(cell, time.time()).state == "done"
+
+
+def test_a_cell_goes_on_where_its_files_lie_now(
+    grid: dict[str, Any], tiny_npz: Path, tmp_path: Path, cli: Cli
+) -> None:
+    cells = []
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+        moved = shutil.copy(tiny_npz, tmp_path / place)
+        cells += read_grid({**grid, "methods": "simplecil", "streams": f"npz:{moved}"}).cells()
+    folder = SweepFolder(tmp_path / "out")
+    folder.write_cells(cells[:1])
+    benchmark.execute(cells[0].plan, folder.run_dir(cells[0].digest), quiet=True)
+    (folder.run_dir(cells[0].digest) / "result.json").unlink()  # killed just before its end
+    shutil.rmtree(tmp_path / "a")
+    run_cell(folder, cells[1].plan, {"one by one": {"eval_batch_size": 1}})
+    assert folder.state(cells[1], time.time()).state == "done"
+    assert "1 done" in cli("sweep", "status", tmp_path / "out").out
+
+
+def test_weights_need_not_be_here_to_see_how_far_a_sweep_is(
+    grid: dict[str, Any], tmp_path: Path, cli: Cli
+) -> None:
+    grid |= {"methods": "simplecil", "backbones": "elsewhere/vit.safetensors"}
+    SweepFolder(tmp_path).write_cells(read_grid(grid).cells(files_needed=False))
+    assert "1 waiting" in cli("sweep", "status", tmp_path).out
+
+
 class Command:
     """`hashprompt sweep …` in a process of its own."""
 
@@ -221,13 +272,26 @@ def test_the_plan_of_a_sweep(
     monkeypatch.setattr(speed, lambda backbone, size: (3 * 288 + 144) / 7200)
     rows = {"er": {"method": "er", "options": {"epochs": 3}}}
     (tmp_path / "grid.yaml").write_text(json.dumps({**grid, "rows": rows, "seeds": [0, 1]}))
+    grid["streams"] = [grid["streams"], "npz:none/nothing.npz"]
+    (tmp_path / "half.yaml").write_text(json.dumps({**grid, "rows": rows}))
     out = tmp_path / "out"
     said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 2).out
     assert "2 cells, 0 of them done. About 576 images to train on and 288 to look at" in said
     assert "2 at a time, about 2.0 hours" in said
     said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 8).out
     assert "8 at a time, about 30 minutes" in said
+    said = cli("sweep", tmp_path / "half.yaml", "--out", out, "--plan", "--workers", 1).out
+    assert "2 cells, 0 of them done, 1 cannot be run (" in said
+    assert "About 288 images to train on" in said
     assert not out.exists()
+
+
+def test_laptops_have_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "GPU 0: NVIDIA GeForce RTX 3060 Laptop GPU (UUID: GPU-1)\nGPU 1: NVIDIA A100\n"
+    done = subprocess.CompletedProcess("", 0, stdout=told)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("hashprompt.sweeps.processes.subprocess.run", lambda *_, **__: done)
+    assert visible_gpus() == ["0", "1"]
 
 
 def test_the_function_is_not_hidden_by_a_module() -> None:

@@ -89,7 +89,7 @@ def run(
 
         print_text(estimate(planned, out, chosen.workers))
     if not plan:
-        sweeps.show(run_sweep(planned, out, chosen, quiet, log or ()))
+        sweeps.show(run_sweep(planned, out, chosen, quiet, log or ()), ended=True)
 
 
 @app.command()

@@ -75,7 +75,7 @@ def sweep(
 
         print_text(estimate(cells, out, chosen.workers))
     if not plan:
-        show(run_sweep(cells, out, chosen, quiet, log or ()))
+        show(run_sweep(cells, out, chosen, quiet, log or ()), ended=True)
 
 
 def choose_engine(
@@ -88,18 +88,26 @@ def choose_engine(
     return make_engine(engine, workers, retries, **given)
 
 
-def show(found: "Sweep") -> None:
-    """How far it is, what it found, what failed."""
+def show(found: "Sweep", ended: bool = False) -> None:
+    """How far it is, what it found, what failed.
+
+    Args:
+        ended: nobody works on it, so that a cell without a result is a failure too.
+    """
     status = found.status()
     if status.cells()[1]:
         console.print(status.to_rich())
     else:
         print_line(status.title)
     console.print(found.table().to_rich())
-    failed = [(cell, state) for cell, state in found.states() if state.state == "failed"]
+    states = found.states()
+    failed = [(cell, state) for cell, state in states if state.state == "failed"]
     for cell, state in failed:
         print_error(f"{cell.row}, seed {cell.plan.seed}: {state.details['error']}")
-    if failed:
+    left = sum(state.state in ("waiting", "running") for _, state in states) if ended else 0
+    if left:
+        print_error(f"{left} cells have no result yet. Go on with the same command.")
+    if failed or left:
         raise typer.Exit(1)
 
 

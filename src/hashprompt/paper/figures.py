@@ -49,7 +49,7 @@ class Source:
         sets = experiment.sets_at(self.place.scale)
         name = data_set if data_set in sets else next(iter(sets), "")
         found: Runs = self._results.find(self.place, experiment, experiment.row(row), name)
-        return list(found.values())
+        return [found[chance] for chance in sorted(found)]  # the first seed first
 
     def rows(self, table: str, data_set: str) -> dict[str, list[ResultData]]:
         """Those of a table that were run."""

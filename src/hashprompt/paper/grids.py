@@ -94,7 +94,6 @@ def grids(experiment: Experiment, setting: Setting) -> list[Grid]:
     sets = scale_table().sets
     streams = [own] if own else [sets[name].stream for name in experiment.sets]
     backbone = setting.backbone or spec.backbone
-    _check_changes(experiment, setting.changes)
     rows: dict[str, dict[str, RowSpec]] = {}
     for row in experiment.rows:
         options = _options(experiment, row, setting)
@@ -123,9 +122,9 @@ def _options(experiment: Experiment, row: PaperRow, setting: Setting) -> dict[st
     }
 
 
-def _check_changes(experiment: Experiment, changes: Mapping[str, Any]) -> None:
-    """Refuse an option that no row has."""
-    groups = [group for row in experiment.rows for group in _groups(row)]
+def check_changes(found: Iterable[Experiment], changes: Mapping[str, Any]) -> None:
+    """Refuse an option that no row of these tables and figures has."""
+    groups = [group for experiment in found for row in experiment.rows for group in _groups(row)]
     split_options(changes, *dict.fromkeys(groups))
 
 
@@ -135,9 +134,11 @@ def _groups(row: PaperRow) -> tuple[type[Options], ...]:
 
 def cells(names: Iterable[str], setting: Setting) -> list[Cell]:
     """All runs that tables and figures need; rows that are one run have the same digest."""
+    found = _with_used(names)
+    check_changes(found, setting.changes)
     return [
         replace(cell, row=f"{experiment.name} {cell.row}")
-        for experiment in _with_used(names)
+        for experiment in found
         for grid in grids(experiment, setting)
         for cell in grid.cells()
     ]

@@ -40,8 +40,8 @@ class Drawing(NamedTuple):
 
 def write_paper_report(results: Results, out: Path) -> Path:
     """Write report.html, report.md, claims.md and figures/*.png; the path of the page."""
+    judged, parts = judge(results), _parts(results)  # refuses wrong options
     make_folder(as_given(out))
-    judged, parts = judge(results), _parts(results)
     drawings = {place: list(_drawings(results, place)) for place in results.places}
     for drawing in (drawing for group in drawings.values() for drawing in group):
         write_atomically(inside(out, "figures", drawing.file), drawing.picture.light)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hashprompt.errors import UserError
-from hashprompt.paper.data import Experiment, PaperRow
-from hashprompt.paper.grids import Place, key_of, place_of, row_keys
+from hashprompt.paper.data import Experiment, PaperRow, experiments
+from hashprompt.paper.grids import Place, check_changes, key_of, place_of, row_keys
 from hashprompt.plan import Plan, plan
 from hashprompt.report import ResultData
 from hashprompt.report.compare import Chance, Run
@@ -26,14 +26,16 @@ class Results:
         entries: Iterable[tuple[Path, ResultData]],
         changes: Mapping[str, Any] | None = None,
     ) -> None:
-        self._changes = json.dumps(changes or {}, sort_keys=True)
+        check_changes(experiments().values(), changes or {})
+        self._changes = json.dumps(changes or {}, sort_keys=True, default=str)
         self._runs: dict[tuple[Place, str], Runs] = {}
         for path, result in entries:
             planned = _stored_plan(path, result)
             place = place_of(planned)
             if place is not None:
                 runs = self._runs.setdefault((place, key_of(planned, place.scale)), {})
-                runs.setdefault(Run(path, result, ()).chance, result)  # copies count once
+                same = runs.setdefault(Run(path, result, ()).chance, result)  # copies count once
+                same["asked"] = {**result.get("asked", {}), **same.get("asked", {})}
 
     @property
     def places(self) -> list[Place]:

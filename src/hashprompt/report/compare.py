@@ -35,6 +35,11 @@ class Run(NamedTuple):
         return self.result["config"].get("seed")
 
     @property
+    def drawn(self) -> tuple[int | None, int | None]:
+        """The seeds of all, and of the class order."""
+        return self.seed, self.result["config"].get("options", {}).get("order_seed")
+
+    @property
     def chance(self) -> Chance:
         return self.seed, tuple(self.result["protocol"].get("class_order") or ())
 
@@ -143,7 +148,7 @@ def compare(run_dirs: list[Path], allow_mixed: bool = False) -> Comparison:
 
 def _check_protocol(run: Run, earlier: list[Run], allow_mixed: bool) -> tuple[str, ...]:
     """Fields in which a run departs from the first one, and from the first of its own seed."""
-    same_seed = [other for other in earlier if other.seed == run.seed]
+    same_seed = [other for other in earlier if other.drawn == run.drawn]
     fields: dict[str, None] = {}
     for other in [*earlier[:1], *same_seed[:1]]:
         differing = differing_fields(other, run)
@@ -163,7 +168,7 @@ def _check_protocol(run: Run, earlier: list[Run], allow_mixed: bool) -> tuple[st
 def differing_fields(a: Run, b: Run) -> list[str]:
     """Fields of the protocol that make two runs incomparable; kept images do not."""
     left, right = a.result["protocol"], b.result["protocol"]
-    if a.seed != b.seed:
+    if a.drawn != b.drawn:
         left, right = _without_order(left), _without_order(right)
     both = {**left, **right}
     return [name for name in both if name != KEPT and left.get(name) != right.get(name)]
@@ -206,14 +211,14 @@ def _options(run: Run) -> dict[str, Any]:
 
 
 def _refuse_repeats(group: list[Run]) -> None:
-    first: dict[int | None, Path] = {}
+    first: dict[tuple[int | None, int | None], Path] = {}
     for run in group:
-        if run.seed in first:
+        if run.drawn in first:
             raise UserError(
-                f"{first[run.seed]} and {run.folder} are the same experiment with the same seed "
+                f"{first[run.drawn]} and {run.folder} are the same experiment with the same seed "
                 f"({run.seed}), which would count twice in the mean. Leave one of them out."
             )
-        first[run.seed] = run.folder
+        first[run.drawn] = run.folder
 
 
 def _row(group: list[Run], groups: list[list[Run]]) -> Row:

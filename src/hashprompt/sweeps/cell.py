@@ -62,14 +62,17 @@ def run_cell(
     from hashprompt import benchmark  # imports torch
 
     digest = planned.digest
+    # Files may lie elsewhere than when the cell was begun, and devices may be others.
+    how: dict[str, Any] = {"quiet": True, "download": True, "planned": planned}
     with folder.checked_out(digest) as (place, copies):
         told = [ProgressFile(folder, digest), *callbacks, *copies]
         if (place / "config.json").is_file():
-            result = benchmark.resume(place, quiet=True, download=True, callbacks=told)
+            result = benchmark.resume(place, callbacks=told, **how)
         else:
             result = benchmark.execute(planned, place, quiet=True, callbacks=told)
-        asked = {
-            name: benchmark.evaluate(place, quiet=True, download=True, **options)
-            for name, options in ask.items()
-        }
+        asked = folder.answers(planned)
+        if ask:
+            folder.keep_result(digest, {**result.data, "asked": asked})  # whatever comes of asking
+        for name, options in ask.items():
+            asked[name] = {**benchmark.evaluate(place, **how, **options), "options": options}
     folder.keep_result(digest, {**result.data, "asked": asked})

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from hashprompt.errors import UserError
 from hashprompt.methods.configs.rehearsal import BufferOptions
 from hashprompt.options.stream import StreamOptions
 from hashprompt.plan import Plan
@@ -39,11 +40,16 @@ def estimate(cells: Sequence[Cell], out: str | Path, workers: int | None) -> str
     told = f"{len(different)} cells, {len(different) - len(left)} of them done"
     if not left:
         return f"{told}."
-    costs = [cost_of(cell.plan) for cell in left]
-    seconds = sum(
-        cost.passes / images_per_second(cell.plan.backbone, cell.plan.run_options.image_size)
-        for cell, cost in zip(left, costs, strict=True)
-    )
+    costs, seconds, errors = [], 0.0, []
+    for plan in (cell.plan for cell in left):
+        try:
+            costs.append(cost_of(plan))
+            speed = images_per_second(plan.backbone, plan.run_options.image_size)
+            seconds += costs[-1].passes / speed
+        except UserError as error:  # it will be told as the failure of this cell
+            errors.append(error)
+    if errors:
+        told += f", {len(errors)} cannot be run ({str(errors[0]).rstrip('.')})"
     trained, tested = sum(c.trained for c in costs), sum(c.tested for c in costs)
     how = f"{workers} at a time" if workers else "one at a time"
     hours = seconds / (workers or 1) / 3600

@@ -7,7 +7,7 @@ OUT/progress/DIGEST.json     where it stands
 OUT/failed/DIGEST.json       why it has no result
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from hashprompt.engine.callbacks import Callback
 from hashprompt.errors import UserError
-from hashprompt.plan import plan_of
+from hashprompt.plan import Plan, plan_of
 from hashprompt.report.ledger import LEDGER, find_entry, write_entry
 from hashprompt.schemas.sweep import CellFailure, CellProgress, StoredSweep
 from hashprompt.storage.files import Target, as_given, inside, make_folder, remove_file
@@ -87,14 +87,17 @@ class SweepFolder:
                 f"{self.path} is not the folder of a sweep: no sweep.json in it. Make one with: "
                 f"hashprompt sweep grid.yaml --out {self.path}"
             ) from error
-        return [Cell(c["row"], plan_of(c["plan"]), c.get("ask", {})) for c in stored["cells"]]
+        plans = (plan_of(cell["plan"], files_needed=False) for cell in stored["cells"])
+        return [
+            Cell(cell["row"], plan, cell.get("ask", {}))
+            for cell, plan in zip(stored["cells"], plans, strict=True)
+        ]
 
     def keep_result(self, digest: str, result: dict[str, Any]) -> None:
         """A cell is done."""
         write_entry(self.ledger, digest, result)
         self._changed(LEDGER, f"{digest}.json")
-        for kind in ("failed", "progress"):
-            self._remove(kind, f"{digest}.json")
+        self.forget_attempts(digest)
 
     def write_progress(self, digest: str, progress: dict[str, Any]) -> None:
         self._write("progress", f"{digest}.json", progress)
@@ -105,8 +108,15 @@ class SweepFolder:
         self._write("failed", f"{digest}.json", failure)
         self._remove("progress", f"{digest}.json")
 
-    def forget_failure(self, digest: str) -> None:
-        self._remove("failed", f"{digest}.json")
+    def forget_attempts(self, digest: str) -> None:
+        """Nobody is at work on a cell, and nothing is held against it."""
+        for kind in ("failed", "progress"):
+            self._remove(kind, f"{digest}.json")
+
+    def answers(self, plan: Plan) -> dict[str, Any]:
+        """What a finished cell was asked, and answered."""
+        entry = find_entry(self.ledger, plan) or {}
+        return dict(entry.get("asked", {}))
 
     def _write(self, kind: str, name: str, value: dict[str, Any]) -> None:
         write_json(inside(self.path, kind, name), value)
@@ -119,7 +129,7 @@ class SweepFolder:
     def state(self, cell: Cell, now: float) -> CellState:
         """Where a cell stands at a time, in seconds since 1970."""
         entry = find_entry(self.ledger, cell.plan)
-        if entry is not None and cell.ask.keys() <= entry.get("asked", {}).keys():
+        if entry is not None and _is_answered(cell.ask, entry.get("asked", {})):
             return CellState("done", entry)
         failure = self._read("failed", cell.digest, CellFailure)
         if failure is not None:
@@ -134,6 +144,14 @@ class SweepFolder:
             return read_json(inside(self.path, kind, f"{digest}.json"), schema, ADVICE)
         except (FileNotFoundError, DamagedError):  # it is written anew anyway
             return None
+
+
+def _is_answered(ask: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Whether all was asked, and with the same options; early ledgers do not tell with which."""
+    return all(
+        name in asked and asked[name].get("options", options) == options
+        for name, options in ask.items()
+    )
 
 
 def open_folder(place: str | Path) -> SweepFolder:

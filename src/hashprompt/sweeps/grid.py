@@ -3,7 +3,7 @@
 Nothing here imports torch, so that a mistake in a grid is refused at once.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, Field
 
 from hashprompt.data.streams.names import DEMO
 from hashprompt.errors import UserError, shortened
-from hashprompt.methods.registry import find_method
-from hashprompt.options import Options, build, unknown
+from hashprompt.methods.registry import find_method, known_methods
+from hashprompt.options import Options, build, split_options, unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
 from hashprompt.plan import Plan, plan
@@ -91,7 +91,12 @@ class Grid(Options):
         sizes = (len(rows), len(self.streams), len(self.backbones), len(self.seeds))
         if (count := prod(sizes)) > MOST_CELLS:
             raise UserError(f"The grid has {count:,} cells; at most {MOST_CELLS:,} are run.")
-        return list(self._cells(rows, files_needed))
+        split_options(self.options_if_known, *_all_groups())
+        for options in self.ask.values():
+            split_options(options, *_all_groups())
+        cells = list(self._cells(rows, files_needed))
+        _refuse_namesakes(cells)
+        return cells
 
     def _cells(self, rows: Mapping[str, RowSpec], files_needed: bool) -> "Iterator[Cell]":
         places = product(self.seeds, self.streams, self.backbones, rows.items())
@@ -104,9 +109,11 @@ class Grid(Options):
                 options = {**common, **self.options, **more, **row.options}
                 names = (row.method, stream, backbone, number, row.preset)
                 planned = plan(*names, options, files_needed)
+                ask = {n: o for n, o in self.ask.items() if o.keys() <= known}
+                for asked in ask.values():
+                    plan(*names, {**options, **asked}, files_needed)  # refuses wrong values
             except UserError as error:
                 raise UserError(f"Row `{shortened(name)}` of the grid: {error}") from error
-            ask = {n: o for n, o in self.ask.items() if o.keys() <= known}
             yield Cell(name, planned, ask)
 
 
@@ -122,6 +129,20 @@ class Cell:
     def digest(self) -> str:
         """Its name: two grids that want the same run share it."""
         return self.plan.digest
+
+
+def _refuse_namesakes(cells: Sequence[Cell]) -> None:
+    """Files are known by their names, so that a cell is the same on every machine."""
+    places: dict[str, tuple[str, str]] = {}
+    for cell in cells:
+        here = (cell.plan.stream, cell.plan.backbone)
+        there = places.setdefault(cell.digest, here)
+        if there != here:
+            two = next(pair for pair in zip(there, here, strict=True) if pair[0] != pair[1])
+            raise UserError(
+                f"{two[0]} and {two[1]} have the same name, by which their results would be kept. "
+                "Give one of them another name."
+            )
 
 
 def read_grid(values: Mapping[str, Any]) -> Grid:
@@ -141,3 +162,7 @@ def read_grid(values: Mapping[str, Any]) -> Grid:
 
 def _groups(method: str) -> tuple[type[Options], ...]:
     return find_method(method).config, StreamOptions, RunOptions
+
+
+def _all_groups() -> list[type[Options]]:
+    return [StreamOptions, RunOptions, *(method.config for method in known_methods().values())]

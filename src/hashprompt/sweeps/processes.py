@@ -147,7 +147,8 @@ def visible_gpus() -> list[str]:
         told = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return [str(number) for number in range(told.stdout.count("GPU "))]
+    lines = [line for line in told.stdout.splitlines() if line.startswith("GPU ")]
+    return [str(number) for number in range(len(lines))]
 
 
 def _pipe(end: IO[str] | None) -> IO[str]:

@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,7 @@ class RemoteSweepFolder(SweepFolder):
         self._temporary = tempfile.TemporaryDirectory(prefix="hashprompt-sweep-")
         super().__init__(Path(self._temporary.name))
         kinds = (LEDGER, "progress", "failed")
+        self._is_copied = False
         self._mirrors = [Mirror(self._remote, kind, inside(self.path, kind)) for kind in kinds]
 
     @property
@@ -123,8 +124,10 @@ class RemoteSweepFolder(SweepFolder):
         return self._uri
 
     def refresh(self) -> None:
-        for mirror in self._mirrors:
-            mirror.fetch()
+        with tried_again_later() if self._is_copied else nullcontext():
+            for mirror in self._mirrors:
+                mirror.fetch()
+            self._is_copied = True
 
     @contextmanager
     def checked_out(self, digest: str) -> Iterator[tuple[Path, Sequence[Callback]]]:
@@ -150,6 +153,10 @@ class RemoteSweepFolder(SweepFolder):
     def write_progress(self, digest: str, progress: dict[str, Any]) -> None:
         with tried_again_later():
             super().write_progress(digest, progress)
+
+    def write_failure(self, digest: str, error: str, traceback: str, attempts: int) -> None:
+        with tried_again_later():
+            super().write_failure(digest, error, traceback, attempts)
 
     def _changed(self, *names: str) -> None:
         name, local = "/".join(names), inside(self.path, *names)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +117,7 @@ def run_sweep(
         folder.write_cells(cells)
         jobs = _jobs(sweep, log)
         for job in jobs:
-            folder.forget_failure(job.digest)
+            folder.forget_attempts(job.digest)
         if jobs:
             _run(sweep, jobs, engine, quiet)
     return sweep
@@ -137,8 +138,13 @@ def _run(sweep: Sweep, jobs: Sequence[Job], engine: Engine, quiet: bool) -> None
     ended = threading.Event()
 
     def tell(job: Job, outcome: Outcome, attempts: int) -> None:
-        if outcome.kind in ("refused", "failed"):
-            sweep.folder.write_failure(job.digest, outcome.error, outcome.traceback, attempts)
+        try:
+            if outcome.kind == "stopped":
+                sweep.folder.forget_attempts(job.digest)
+            elif outcome.kind != "done":
+                sweep.folder.write_failure(job.digest, outcome.error, outcome.traceback, attempts)
+        except OSError as error:  # a full disk must not end the worker that tells
+            warnings.warn(f"{job.digest} failed ({outcome.error}), and: {error}", stacklevel=2)
         ended.set()
 
     with live_view(quiet) as show:

@@ -53,12 +53,25 @@ def test_few_photos_keep_the_temperature_there_was() -> None:
 
 def test_calibration_is_judged_on_photos_it_was_not_fitted_on() -> None:
     # One half is right, the other wrong. Each is judged by what the other suggests: the wrong ones
-    # with certainty (off by 1), the right ones with chance level (off by 0.5).
+    # as 20 right photos make it (off by 1 − 1/44, see below), the right ones with chance level.
     logits = torch.tensor([[3.0, 0.0]]).repeat(40, 1)
     labels = torch.arange(40) % 2
     _, told = calibrate(logits, labels, None)
-    assert told["error"] == pytest.approx(75, abs=0.5)
+    assert told["error"] == pytest.approx(100 * (43 / 44 + 1 / 2) / 2, abs=0.5)
     assert calibration_error(logits, labels, fit_temperature(logits, labels)) < 1
+
+
+@pytest.mark.parametrize("scale", [3.0, 300.0])
+def test_photos_that_are_all_right_have_a_temperature_too(scale: float) -> None:
+    # A share of 1/(40 + 2) of each label is spread over both classes: 1 − 1/84 of it is right.
+    logits, labels = torch.tensor([[scale, 0.0]]).repeat(40, 1), torch.zeros(40, dtype=torch.int64)
+    assert fit_temperature(logits, labels) == pytest.approx(scale / np.log(83), rel=1e-3)
+
+
+def test_one_class_has_no_temperature_of_its_own() -> None:
+    logits, labels = torch.randn(40, 1), torch.zeros(40, dtype=torch.int64)
+    assert calibrate(logits, labels, 2.5) == (2.5, {"images": 40, "fitted": False})
+    assert calibrate(logits, labels, None)[0] == UNCALIBRATED
 
 
 def test_strangeness_is_the_log_ratio_of_two_gaussians() -> None:

@@ -100,6 +100,16 @@ def test_threads_get_the_answers_they_would_get_alone(
     assert found == expected * 2
 
 
+def test_probabilities_of_an_earlier_version_are_those_of_its_classes(
+    taught: ContinualClassifier, spring: Path
+) -> None:
+    photos = sorted(spring.glob("*/0-0.png"))
+    found = taught.predict_proba(photos, version=2)
+    answers = taught.predict(photos, version=2)
+    assert found.tolist() == [[a.probabilities[name] for name in NAMES[:3]] for a in answers]
+    assert taught.predict_proba(photos).shape == (3, 5)
+
+
 def test_undo_restores_the_version_before_exactly(make: Make, spring: Path, summer: Path) -> None:
     classifier = make()
     classifier.learn(spring, report=False, quiet=True)
@@ -137,8 +147,12 @@ def test_old_private_state_stays_and_the_backbone_too(
     old = tensors_of(classifier)
     classifier.learn(summer, report=False, quiet=True)
     new = tensors_of(classifier)
-    for name in ("plain_stats.means", "prompted_stats.means", "prompted_stats.spread"):
+    for name in ("plain_stats.means", "plain_stats.spread"):
         assert torch.equal(new[name][:3], old[name])
+    followed = (new["prompted_stats.means"][:3] - old["prompted_stats.means"]).norm(dim=1)
+    apart = torch.pdist(old["prompted_stats.means"]).min()
+    assert (followed > 0).all()
+    assert (followed < apart / 2).all()  # they are the same classes
     assert new["cells.label"].tolist() == [0, 1, 2, 0, 3, 4]
     assert new["cells.task"].tolist() == [0, 0, 0, 1, 1, 1]
     loaded = load_backbone("nano")
@@ -225,6 +239,24 @@ def test_one_class_and_one_photo_a_class_can_be_learned(make: Make, tmp_path: Pa
     answer = alone.predict(lonely / "ash" / "0-0.png")
     assert (answer.label, answer.confidence) == ("elm", 1.0)
     assert answer.unknown == 1.0  # there is nothing else to be, but it is far from all elms
+
+
+def test_a_single_photo_does_not_replace_the_scale_of_many(make: Make, tmp_path: Path) -> None:
+    many = write_photos(tmp_path / "many", NAMES[:3])  # of which six are held out
+    few = write_photos(tmp_path / "few", ("elm",), each=5)
+    classifier = make()
+
+    def scale(photos: Path) -> list[float]:
+        classifier.learn(photos, effort="instant", report=False, quiet=True)
+        return classifier._store.version().info["distances"]
+
+    first = scale(many)
+    shutil.rmtree(many)
+    assert scale(few) == first
+    classifier.forget("ash", quiet=True)
+    info = classifier._store.version().info
+    assert (info["distances"], info["calibration"]["images"]) == (first, 1)
+    assert scale(write_photos(tmp_path / "new", NAMES[:3], seed=1)) != first  # seven are
 
 
 def test_other_pictures_are_stranger_than_known_ones(
@@ -396,7 +428,7 @@ def test_what_the_first_learn_fixed_cannot_be_changed(
     photo = spring / "ash" / "0-0.png"
     free = ContinualClassifier(taught.folder, device="cpu", eval_batch_size=3, epochs=9)
     assert free.predict(photo).probabilities == taught.predict(photo).probabilities
-    same = ContinualClassifier(taught.folder, layers=(1, 2, 3, 4), image_size=32)
+    same = ContinualClassifier(taught.folder, layers=None, image_size=32)
     assert same.predict(photo).label == "ash"
     with pytest.raises(UserError, match="image_size=32, which its first learn fixed"):
         ContinualClassifier(taught.folder, image_size=64).predict(photo)

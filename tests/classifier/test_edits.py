@@ -179,6 +179,7 @@ def test_retrained_it_is_a_classifier_that_never_saw_the_class(
     assert found.keys() == never.keys()
     assert [name for name in never if not torch.equal(found[name], never[name])] == []
     assert info["accuracy"] == theirs["accuracy"]
+    assert not [note for note in info["notes"] if "birch" in note]
     digests = trees._store.photos(trees._store.version()).keys()
     assert digests == expected._store.photos(expected._store.version()).keys()
     trees.undo()
@@ -210,6 +211,18 @@ def test_photos_to_retrain_with_must_have_all_other_classes(
     with pytest.raises(UserError, match="Birch"):
         trees.forget("birch", quiet=True, retrain=alike)
     assert trees.history() == before
+
+
+def test_photos_to_retrain_with_may_have_other_names(
+    trees: ContinualClassifier, tmp_path: Path
+) -> None:
+    trees = ContinualClassifier(str(trees.folder), **QUICK)
+    have = write_photos(tmp_path / "have", NAMES[:5])
+    (have / "ash").rename(have / "Ash")
+    with pytest.raises(UserError, match="retrain"):
+        trees.forget("birch", rename={"Ash": "ash"})
+    trees.forget("birch", quiet=True, retrain=have, rename={"Ash": "ash"})
+    assert trees.classes_.tolist() == ["ash", "cedar", "date", "elm"]
 
 
 # Merging. ------------------------------------------------------------------------------------

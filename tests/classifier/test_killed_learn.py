@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from pictures import QUICK
+from pictures import QUICK, write_photos
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.classifier.learn_job import LearnJob
+from hashprompt.classifier.trainer import ClassifierTrainer
 from hashprompt.data.reading.threads import reading_threads
 from hashprompt.engine.optimization import Optimization
 
@@ -121,6 +123,93 @@ def test_other_photos_wait_until_the_unfinished_learn_is_settled(
     assert "--discard" in str(error.value)
     learned = make().learn(summer, discard=True, report=False, quiet=True)
     assert learned.changes.summary()["new_classes"] == ["ash", "date", "elm"]
+
+
+def killed(classifier: ContinualClassifier, photos: Path, step: str, **how: object) -> None:
+    """The power fails at the begin of a step: `run`, or `_train` after the look."""
+
+    def cut(*_: object) -> None:
+        raise PowerCut
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClassifierTrainer, step, cut)
+        with pytest.raises(PowerCut):
+            classifier.learn(photos, report=False, quiet=True, **how)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def looked(
+    spring: Path, summer: Path, tmp_path_factory: pytest.TempPathFactory
+) -> ContinualClassifier:
+    """Version 1 is of spring; version 2 is the look of a learn of summer that was killed then."""
+    folder = tmp_path_factory.mktemp("looked") / "trees"
+    classifier = ContinualClassifier(folder, backbone="nano", **QUICK)
+    classifier.learn(spring, effort="instant", report=False, quiet=True)
+    killed(classifier, summer, "_train")
+    assert (classifier._store.current(), len(classifier.classes_)) == (2, 5)
+    return classifier
+
+
+@pytest.fixture
+def half(looked: ContinualClassifier, make: Make, tmp_path: Path) -> Make:
+    """`half()` opens a copy of it, anew each time."""
+    shutil.copytree(str(looked.folder), tmp_path / "half")
+    return lambda: make("half")
+
+
+def assert_figs_on_spring(classifier: ContinualClassifier) -> None:
+    assert classifier._store.version().info["parent"] == 1
+    assert classifier.classes_.tolist() == ["ash", "birch", "cedar", "fig"]
+
+
+def test_a_learn_is_dropped_with_its_look_once_the_other_photos_are_understood(
+    half: Make, tmp_path: Path
+) -> None:
+    figs = write_photos(tmp_path / "figs", ("ash", "fig"), each=5, seed=3)
+    (figs / "ash").rename(figs / "Ash")
+    how = {"effort": "instant", "discard": True, "report": False, "quiet": True}
+    for photos in (figs, tmp_path / "fgis"):
+        with pytest.raises(UserError, match=r"Ash|fgis"):
+            half().learn(photos, **how)
+        assert LearnJob.read(half()._store.learning) is not None
+    half().learn(figs, rename={"Ash": "ash"}, **how)
+    assert_figs_on_spring(half())
+
+
+@pytest.mark.parametrize("then", ["resume", "discard"])
+def test_a_learn_that_dropped_another_is_killed_before_its_look(
+    half: Make, tmp_path: Path, then: str
+) -> None:
+    figs = write_photos(tmp_path / "figs", ("fig",), each=5)
+    first = figs if then == "resume" else write_photos(tmp_path / "more", ("elm",), each=5)
+    killed(half(), first, "run", effort="instant", discard=True)
+    half().learn(figs, effort="instant", report=False, quiet=True, **{then: True})
+    assert_figs_on_spring(half())
+
+
+def test_where_the_user_went_after_a_kill_a_learn_begins(
+    half: Make, summer: Path, tmp_path: Path
+) -> None:
+    figs = write_photos(tmp_path / "figs", ("fig",), each=5)
+    half().learn(resume=True, report=False, quiet=True)  # version 3, on 1
+    killed(half(), figs, "run")
+    half().undo(to=1)
+    half().learn(figs, effort="instant", discard=True, report=False, quiet=True)
+    assert_figs_on_spring(half())
+
+
+def test_a_plan_after_a_kill_is_of_the_learn_that_would_go_on(half: Make, summer: Path) -> None:
+    plan = half().plan(summer)
+    assert (plan.new_classes, plan.known_classes) == (["date", "elm"], ["ash"])
+
+
+def test_choices_of_a_first_learn_are_dropped_with_it(make: Make, spring: Path) -> None:
+    killed(make(image_size=16), spring, "run")
+    other = make()  # at the size of the backbone
+    with pytest.raises(UserError, match="unfinished learn"):
+        other.learn(spring, effort="instant", report=False, quiet=True)
+    other.learn(spring, effort="instant", discard=True, report=False, quiet=True)
+    assert other._store.header()["backbone"]["image_size"] == 32
 
 
 def test_to_resume_a_finished_learn_says_that_it_is_finished(

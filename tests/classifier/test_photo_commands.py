@@ -73,6 +73,16 @@ class Recorder:
             raise SimilarNames(self.questions.pop(0))
         return Done("learned")
 
+    @classmethod
+    def load(cls, folder: Path, backbone: str | None = None) -> "Recorder":
+        return cls(folder, backbone)
+
+    def forget(self, name: str, quiet: bool, retrain: Any, rename: dict[str, str]) -> Done:
+        self.calls.append(("forget", name, retrain, rename))
+        if self.questions:
+            raise SimilarNames(self.questions.pop(0))
+        return Done("forgot")
+
     def plan(self, photos: Any, **how: Any) -> Done:
         self.calls.append(("plan", photos, how))
         warnings.warn("only a toy", stacklevel=2)
@@ -193,6 +203,17 @@ def test_on_a_terminal_similar_names_are_asked_about(
     renames = [call[2]["rename"] for call in calls if call[0] == "learn"]
     settled = {"a": "b", "Robin": "robin", "WREN": "WREN"}
     assert renames == [{"a": "b"}, settled, {**settled, "Tit": "tit"}]
+
+
+def test_forgetting_with_photos_asks_about_similar_names_too(
+    cli: Any, calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Recorder.questions[:] = [[("Robin", "robin")]]
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    outcome = cli("forget", "birds", "wren", "--retrain", "may", "--rename", "a=b")
+    assert outcome.code == 0
+    told = ("forget", "wren", Path("may"))
+    assert calls[1:] == [(*told, {"a": "b"}), (*told, {"a": "b", "Robin": "robin"})]
 
 
 def test_names_that_look_alike_cannot_be_two_classes(

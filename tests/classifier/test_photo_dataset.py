@@ -103,6 +103,16 @@ def test_parts_that_folders_give_are_kept(plant: Plant) -> None:
     assert dataset.notes == ()
 
 
+def test_a_class_may_be_called_train(plant: Plant) -> None:
+    trains = plant({"train": [1, 2, 3], "test": [4, 5, 6], "bus": [7, 8, 9]})
+    assert counted(build_dataset(trains)).keys() == {"train", "test", "bus"}
+
+
+def test_a_picture_beside_the_classes_does_not_make_a_class_of_train(plant: Plant) -> None:
+    photos = plant({"train/robin": [1, 2, 3], "test/robin": [4], "train": [5]})
+    assert counted(build_dataset(photos)) == {"robin": (3, 1)}
+
+
 def test_a_given_test_folder_ends_the_hold_out(plant: Plant) -> None:
     folder = plant({"robin": [1, 2, 3], "wren": [4, 5]})
     dataset = build_dataset(folder, test=plant({"robin": [6], "wren": [7, 8]}, "exam"))

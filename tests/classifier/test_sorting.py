@@ -231,6 +231,105 @@ def test_sorting_again_puts_nothing_twice(inbox: Path, tmp_path: Path) -> None:
     assert again.table.name == "decisions-2.csv"
 
 
+@pytest.mark.parametrize("copy", [False, True])
+def test_sorting_again_leaves_what_was_put_right(inbox: Path, tmp_path: Path, copy: bool) -> None:
+    target = tmp_path / "sorted"
+    sort(inbox, target, copy=copy)
+    (target / "ash/a2.png").rename(target / "birch/mine.png")
+    (target / "unknown-02").rename(target / "yew")
+    first = contents(target)
+    new = photo(inbox / "b2.png", 500)
+    again = sort(inbox, target, copy=copy)
+    assert contents(target) == {**first, "birch/b2.png": new.read_bytes()}
+    assert (again.classes, again.groups, again.alone) == ({"birch": 1}, {}, 0)
+    assert (again.there, again.unreadable) == (22, 1)
+    assert "22 there already" in again.text()
+    rows = {row["photo"]: row for row in csv.DictReader(again.table.read_text().splitlines())}
+    assert rows["card/a2.png"]["put"] == "birch/mine.png"
+    assert rows["y3.png"]["put"] == "yew/y3.png"
+
+
+def test_photos_of_one_size_are_told_apart_by_their_content(inbox: Path, tmp_path: Path) -> None:
+    photo(inbox / "a5.bmp", 5)
+    sort(inbox, tmp_path / "sorted", copy=True)
+    photo(inbox / "a6.bmp", 6)
+    assert sort(inbox, tmp_path / "sorted", copy=True).classes == {"ash": 1}
+
+
+def test_a_photo_that_is_there_leaves_the_inbox_when_photos_are_moved(
+    inbox: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "sorted"
+    shutil.copytree(inbox, tmp_path / "twice")
+    sort(inbox, target, move=True)
+    (target / "ash/a2.png").rename(target / "birch/a2.png")
+    before = contents(target)
+    assert sort(tmp_path / "twice", target, move=True).there == 22
+    assert contents(target) == before
+    assert list(contents(tmp_path / "twice")) == ["b9.jpg"]
+
+
+def killed_after(monkeypatch: pytest.MonkeyPatch, puts: int) -> None:
+    """The power fails once so many photos are put, or need not be; there are 23, then 16 groups."""
+    inner, left = SortFolder.put, [puts]
+
+    def cut(self: SortFolder, decision: Any) -> None:
+        inner(self, decision)
+        left[0] -= 1
+        if not left[0]:
+            raise PowerCut
+
+    monkeypatch.setattr(SortFolder, "put", cut)
+
+
+@pytest.mark.parametrize("puts", [4, 23, 30])
+def test_a_killed_sort_leaves_what_was_put_right_since(
+    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, puts: int
+) -> None:
+    with monkeypatch.context() as patch:
+        killed_after(patch, puts)
+        with pytest.raises(PowerCut):
+            sort(inbox, tmp_path / "sorted")
+    put = sorted((tmp_path / "sorted").glob("*/*.png"))  # the last one too
+    mine = tmp_path / "sorted" / "mine"
+    mine.mkdir()
+    for path in put:
+        path.rename(mine / path.name)
+    sort(inbox, tmp_path / "sorted")
+    there = contents(tmp_path / "sorted")
+    assert len([name for name in there if name.startswith("mine/")]) == len(put)
+    assert len(there) == len(set(there.values())) == 22  # each photo once
+
+
+def test_photos_that_come_while_groups_are_made_wait_for_the_next_sort(
+    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        killed_after(patch, 30)
+        with pytest.raises(PowerCut):
+            sort(inbox, tmp_path / "sorted")
+    for number in range(20):  # were they grouped too, these would be the largest group
+        photo(inbox / f"yy{number}.png", 600 + number)
+    done = sort(inbox, tmp_path / "sorted")
+    assert sorted(contents(tmp_path / "sorted")) == EXPECTED
+    assert done.groups == {"unknown-01": 9, "unknown-02": 7}
+    assert sort(inbox, tmp_path / "sorted").alone == 20  # one group is none
+
+
+def test_groups_that_are_made_otherwise_after_a_kill_are_counted_as_they_are(
+    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        killed_after(patch, 26)
+        with pytest.raises(PowerCut):
+            sort(inbox, tmp_path / "sorted")
+    with monkeypatch.context() as patch:  # another version of scikit-learn, say
+        patch.setattr(Groups, "of", lambda self, features: np.full(len(features), -1))
+        done = sort(inbox, tmp_path / "sorted")
+    assert (done.groups, done.alone) == ({"unknown-01": 3}, 13)
+    assert len(list((tmp_path / "sorted/unknown-01").iterdir())) == 3
+
+
 def test_groups_of_a_second_sort_get_numbers_of_their_own(inbox: Path, tmp_path: Path) -> None:
     sort(inbox, tmp_path / "sorted")
     for shade in range(8):
@@ -239,6 +338,44 @@ def test_groups_of_a_second_sort_get_numbers_of_their_own(inbox: Path, tmp_path:
     done = sort(tmp_path / "more", tmp_path / "sorted")
     assert set(done.groups) == {"unknown-03", "unknown-04"}
     assert len(contents(tmp_path / "sorted")) == len(EXPECTED) + 16
+
+
+def test_groups_are_numbered_beside_classes_and_other_folders(
+    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ByName, "classes", ["ash", "birch", "Unknown-02"])
+    (tmp_path / "sorted" / "2024").mkdir(parents=True)
+    assert set(sort(inbox, tmp_path / "sorted").groups) == {"unknown-01", "unknown-03"}
+
+
+def test_what_a_sort_left_that_was_killed_while_it_tidied_up_is_no_decision(
+    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        killed_after(patch, 30)
+        with pytest.raises(PowerCut):
+            sort(inbox, tmp_path / "sorted")
+    (tmp_path / "sorted/.sorting/job.json").unlink()
+    more = tmp_path / "more"
+    photo(more / "a1.png", 700)
+    assert sort(more, tmp_path / "sorted").classes == {"ash": 1}
+    assert (tmp_path / "sorted/ash/a1-2.png").exists()
+
+
+def test_an_unfinished_sort_without_a_classifier_goes_on_with_its_backbone(
+    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def group(weights: str) -> Sorted:
+        sorter = Sorter(inbox, tmp_path / "sorted", 0, False, False, quiet=True)
+        return sorter.run(lambda _: ByName(), None, None, 0, weights)
+
+    with monkeypatch.context() as patch:
+        killed_after(patch, 9)
+        with pytest.raises(PowerCut):
+            group("a" * 64)
+    with pytest.raises(UserError, match="the same command and backbone"):
+        group("b" * 64)
+    assert group("a" * 64).groups == {"group-01": 9, "group-02": 7}
 
 
 def test_another_sort_waits_until_the_unfinished_one_is_settled(
@@ -308,6 +445,21 @@ def test_learn_leaves_out_what_has_no_name_yet(inbox: Path, tmp_path: Path) -> N
     assert sorted({entry.label for entry in given.entries}) == ["ash", "birch", "yew"]
     assert len(given.entries) == 3 + 3 + 7
     assert any("unknown-01" in note and "no classes yet" in note for note in given.notes)
+
+
+@pytest.mark.parametrize("puts", [4, 30])
+def test_folders_of_an_unfinished_sort_are_not_learned(
+    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, puts: int
+) -> None:
+    with monkeypatch.context() as patch:
+        killed_after(patch, puts)
+        with pytest.raises(PowerCut):
+            sort(inbox, tmp_path / "sorted")
+    with pytest.raises(UserError, match=r"sort into .*sorted is unfinished"):
+        labelled_images(tmp_path / "sorted")
+    shutil.rmtree(tmp_path / "sorted/.sorting")  # as the message offers
+    labels = {entry.label for entry in labelled_images(tmp_path / "sorted").entries}
+    assert labels <= {"ash", "birch"}
 
 
 # Parts. --------------------------------------------------------------------------------------

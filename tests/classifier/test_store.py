@@ -53,7 +53,7 @@ def info(number: int) -> dict[str, Any]:
         "training": {"epochs": number, "batch_size": 2},
         "usage": None,
         "sizes": {},
-        "notes": [],
+        "notes": ["1 photos have another label now: /home/me/b.jpg (wren, was robin)."],
         "temperature": number / 3,
         "calibration": {},
         "distances": [],

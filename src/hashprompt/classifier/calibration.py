@@ -25,9 +25,12 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     from scipy.optimize import minimize_scalar  # only a learn fits one
 
     logits, labels = exact(logits), capable(labels)
+    # As Platt does it: if all photos are right, any certainty would do, but N of N are no proof.
+    doubt = 1 / (len(labels) + 2)
 
     def loss(log_t: float) -> float:
-        return float(F.cross_entropy(logits / np.exp(log_t), labels))
+        scaled = logits / np.exp(log_t)
+        return float(F.cross_entropy(scaled, labels, label_smoothing=doubt))
 
     return float(np.exp(minimize_scalar(loss, bounds=(-3.0, 6.0), method="bounded").x))
 
@@ -50,9 +53,9 @@ def calibrate(logits: Tensor, labels: Tensor, before: float | None) -> tuple[flo
     Args:
         logits: (N, C) of held-out photos.
         labels: (N,).
-        before: temperature of the version before, kept where there are too few photos.
+        before: temperature of the version before, kept where photos cannot tell a better one.
     """
-    if len(labels) < FEWEST:
+    if len(labels) < FEWEST or logits.shape[1] == 1:  # of one class it is always sure
         return before or UNCALIBRATED, {"images": len(labels), "fitted": False}
     logits, labels = exact(logits), capable(labels)
     # Each half is judged with the temperature of the other: a fit must not praise itself.

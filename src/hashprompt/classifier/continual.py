@@ -7,7 +7,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +20,7 @@ from hashprompt.classifier.changes import changes_of, difference, history_of
 from hashprompt.classifier.edits import Edit, forget_edit, merge_edit, rename_edit
 from hashprompt.classifier.learn_job import Effort, LearnJob, LearnRequest
 from hashprompt.classifier.outcomes import Edited, Learned
-from hashprompt.classifier.sklearn_manners import SklearnManners
+from hashprompt.classifier.sklearn_manners import SklearnManners, sorted_labels
 from hashprompt.classifier.store import Store, Version
 from hashprompt.errors import UserError
 from hashprompt.storage.files import inside
@@ -121,13 +121,9 @@ class ContinualClassifier(SklearnManners):
         request = LearnRequest(photos, labels, test, effort, rename, unreadable)
         store, planner = self._store, self._planner()
         with store.lock(f"learning {request.source or 'photos'}"):
-            dropped = None
-            if discard:
-                with suppress(UserError):  # a damaged one is dropped too
-                    dropped = planner.unfinished()
-                dropped = None if dropped and planner.is_done(dropped) else dropped
-                store.drop_learning()
-            unfinished = planner.unfinished()
+            # It stays until the new one begins: these photos may yet turn out to be unusable.
+            dropped = planner.dropped() if discard else None
+            unfinished = None if discard else planner.unfinished()
             if unfinished and planner.is_done(unfinished):
                 store.drop_learning()
                 if resume or (unfinished.source and unfinished.source == request.source):
@@ -139,7 +135,7 @@ class ContinualClassifier(SklearnManners):
                 request = request.resumed(unfinished)
             if request.photos is None:
                 raise UserError("Say what to learn: a folder of class folders, or images.")
-            base = planner.base(request, unfinished or dropped)
+            base = planner.base(request, unfinished, dropped)
             outcome = self._train(request, unfinished, base, quiet, callbacks)
             learned = self._learned(outcome.version, outcome.held_out, report)
             return replace(learned, training=outcome.training)
@@ -189,7 +185,10 @@ class ContinualClassifier(SklearnManners):
         """What `learn` would do and how long it would take; nothing is changed."""
         request = LearnRequest(photos, labels, test, effort, rename, unreadable)
         planner = self._planner()
-        base = planner.base(request, None)
+        unfinished = planner.unfinished()
+        if unfinished and planner.is_done(unfinished):
+            unfinished = None
+        base = planner.base(request, unfinished)
         return planner.plan(*planner.prepare(request, base), effort, base)
 
     def _planner(self) -> "LearnPlanner":
@@ -239,7 +238,13 @@ class ContinualClassifier(SklearnManners):
         """
         return self._edit(lambda known: merge_edit(known, classes, into), quiet)
 
-    def forget(self, name: str, quiet: bool = False, retrain: Any = None) -> Edited:
+    def forget(
+        self,
+        name: str,
+        quiet: bool = False,
+        retrain: Any = None,
+        rename: Mapping[str, str] | None = None,
+    ) -> Edited:
         """Know a class no longer, as a new version.
 
         Its Gaussians, its rows and the records of its photos go; answers are those of a classifier
@@ -248,13 +253,16 @@ class ContinualClassifier(SklearnManners):
         Args:
             retrain: photos of all other classes, in the forms of `learn`: they are learned from
                 nothing, and so nothing stays. Killed, ``learn(resume=True)`` goes on.
+            rename: class names to change among these photos, as in `learn`.
         """
+        if rename and retrain is None:
+            raise UserError("rename belongs to photos: give them too (retrain=…, `--retrain`).")
         earlier = (
             "Earlier versions know it still, so that undo works, and pages of what learns changed "
             "may show it. `export` takes this version alone; then delete the old folder and pages."
         )
         if retrain is not None:
-            edited = self._learn_without(name, retrain, quiet)
+            edited = self._learn_without(name, retrain, rename, quiet)
             gone = f"Nothing of {name} is in this version: it was learned from nothing, without it."
             return replace(edited, stays=(gone, earlier))
         stays = (
@@ -276,11 +284,14 @@ class ContinualClassifier(SklearnManners):
             version = apply_edit(self._store, self._planner().config(), edit, quiet)
             return Edited(version.number, changes_of(self._store, before, version))
 
-    def _learn_without(self, name: str, photos: Any, quiet: bool) -> Edited:
+    def _learn_without(
+        self, name: str, photos: Any, rename: Mapping[str, str] | None, quiet: bool
+    ) -> Edited:
         """Learn photos from nothing, but for those of one class."""
+        request = LearnRequest(photos, rename=rename, forgets=name)
         with self._changing_classes() as before:
             forget_edit(before.info["classes"], name)  # refuses what cannot be forgotten
-            outcome = self._train(LearnRequest(photos, forgets=name), None, None, quiet, ())
+            outcome = self._train(request, None, None, quiet, ())
             changes = changes_of(self._store, before, outcome.version)
             return Edited(outcome.version.number, changes)
 
@@ -320,8 +331,9 @@ class ContinualClassifier(SklearnManners):
         return as_asked(answers, kind)
 
     def predict_proba(self, what: Any, version: int | None = None) -> np.ndarray:
-        """Calibrated probabilities (N, C), in the order of `classes_`."""
-        names, answers = [str(c) for c in self.classes_], self._every_answer(what, version)
+        """Calibrated probabilities (N, C), in the order of `classes_` of that version."""
+        answers = self._every_answer(what, version)
+        names = [str(label) for label in sorted_labels(self._store.version(version).info)]
         return np.array([[answer.probabilities[c] for c in names] for answer in answers])
 
     def _every_answer(self, what: Any, version: int | None = None) -> list[Answer]:
@@ -454,4 +466,6 @@ def group_photos(
     from hashprompt.classifier.sorting import Sorter
 
     sorter = Sorter(Path(inbox).expanduser(), Path(into).expanduser(), 0.0, copy, move, quiet)
-    return sorter.run(lambda _: NoClasses(backbone), None, None, 0.0)
+    answering = NoClasses(backbone)
+    weights = answering.config.backbone.weights_sha256
+    return sorter.run(lambda _: answering, None, None, 0.0, weights)

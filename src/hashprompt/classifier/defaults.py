@@ -148,7 +148,12 @@ def seconds_per_image(backbone: LoadedBackbone, device: torch.device) -> float:
 
 
 def estimate_seconds(
-    seconds_each: float, training: int, held_out: int, earlier: int, epochs: int
+    seconds_each: float,
+    training: int,
+    held_out: int,
+    earlier: int,
+    epochs: int,
+    followed: int = 0,
 ) -> dict[str, float]:
     """Seconds by phase.
 
@@ -157,6 +162,7 @@ def estimate_seconds(
         training, held_out: photos of this learn.
         earlier: held-out photos of earlier learns.
         epochs: 0 for a look alone.
+        followed: routers of earlier learns, under which old classes follow the prompts.
     """
     look = {LOOKING: round(seconds_each * (training + held_out + earlier), 1)}
     if not epochs:
@@ -164,6 +170,6 @@ def estimate_seconds(
     return {
         **look,
         "training prompts": round(seconds_each * training * epochs * TRAINING_COST, 1),
-        "describing classes": round(seconds_each * training, 1),
+        "describing classes": round(seconds_each * training * (1 + 2 * followed), 1),
         "testing": round(seconds_each * (held_out + earlier), 1),
     }

@@ -115,12 +115,24 @@ def evaluate_version(
     ]
     labels = torch.cat([torch.zeros(0, dtype=torch.int64), *(t.labels for t in tables)])
     temperature, calibration = calibrate(logits, labels, before.get("temperature"))
+    distances, count = _unknown_scale(strangeness, before)
     return {
         "temperature": temperature,
-        "calibration": calibration,
-        "distances": quantiles(strangeness) or before.get("distances", []),
+        "calibration": {**calibration, "scale_images": count},
+        "distances": distances,
         **compare_predictions(asked, classes),
     }, asked
+
+
+def _unknown_scale(strangeness: Tensor, before: Mapping[str, Any]) -> tuple[list[float], int]:
+    """The scale of `unknown`, and of how many photos it is: few do not replace that of more."""
+    kept, told = before.get("distances", []), before.get("calibration", {})
+    count = told.get("scale_images", told.get("images"))  # older files have only the latter
+    if not isinstance(count, int):  # a stranger's may hold anything
+        count = FEWEST
+    if kept and len(strangeness) < max(1, min(count, FEWEST)):
+        return kept, count
+    return quantiles(strangeness), len(strangeness)
 
 
 def predicted_by_digest(held_out: Sequence[HeldOutPhotos]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hashprompt.classifier.image_files import as_image_file, local_path, uint8_array
 from hashprompt.classifier.names import shorten
-from hashprompt.classifier.sort_journal import left_out
+from hashprompt.classifier.sort_journal import left_out, refuse_unfinished
 from hashprompt.data.reading.entries import Entry
 from hashprompt.data.reading.folders import Tree, images_in, subfolders
 from hashprompt.data.reading.lists import listed_entries
@@ -66,7 +66,10 @@ def _from_folder(folder: Path) -> LabelledImages:
             f"{folder} holds images but no class folders. Put the images of each class into a "
             "folder with its name, and give the folder above."
         )
-    no_classes = left_out(folder) if folder.is_dir() else []
+    no_classes = []
+    if folder.is_dir():
+        refuse_unfinished(folder)
+        no_classes = left_out(folder)
     tree = Tree(folder, "classes", no_classes)
     tree.walk()
     groups = sorted({entry.group for entry in tree.entries if entry.group})

@@ -101,7 +101,8 @@ def build_dataset(
     images, rows, reading_notes = _read(rows, options)
     kept, class_notes = _check_classes(rows, known, seen)
     notes = [*inputs.notes, *repeat_notes, *reading_notes, *class_notes]
-    if lost := sorted(set(names.values()).difference(known, (photo.label for photo in rows))):
+    found = {photo.label for photo in rows}
+    if lost := sorted(set(names.values()).difference(known, found, [without])):
         notes.append(f"No photo is left of {len(lost)} classes, not learned: {shorten(lost)}.")
     rows = [rows[index] for index in kept]
     if not any(photo.part == "train" for photo in rows):

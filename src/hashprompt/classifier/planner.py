@@ -68,13 +68,31 @@ class LearnPlanner:
         is_last = not info.get("is_look") or not job.training["epochs"]
         return info.get("job") == job.fingerprint and is_last
 
-    def base(self, request: LearnRequest, unfinished: LearnJob | None) -> Version | None:
-        """The version to learn from: for a learn whose first look answers already, that before."""
+    def dropped(self) -> LearnJob | None:
+        """The learn that was interrupted and shall be dropped, with the choices it made."""
+        if self.store.is_new:
+            self._config = None
+        try:
+            job = LearnJob.read(self.store.learning)
+        except UserError:  # a damaged one is dropped too
+            return None
+        return None if job is None or self.is_done(job) else job
+
+    def base(
+        self, request: LearnRequest, unfinished: LearnJob | None, dropped: LearnJob | None = None
+    ) -> Version | None:
+        """The version to learn from: never the first look of a learn that is not finished."""
         if request.forgets is not None:
             return None
         current = None if self.store.is_new else self.store.version()
-        if current and unfinished and current.info.get("job") == unfinished.fingerprint:
-            return None if unfinished.before is None else self.store.version(unfinished.before)
+        job = unfinished or dropped
+        if current is None or job is None:
+            return current
+        # Beside the dropped learn: its own look, or that of one which it had dropped itself. Any
+        # other version is current because the user went there since.
+        is_look = current.info.get("is_look") and current.info["parent"] == job.before
+        if unfinished or is_look:
+            return None if job.before is None else self.store.version(job.before)
         return current
 
     def prepare(
@@ -143,6 +161,9 @@ class LearnPlanner:
         held_out = dataset.parts.count(TEST)
         each = seconds_per_image(config.backbone, config.device)
         count = len(dataset.labels) - held_out
+        options, learns = config.options, len(base.info["batches"]) if base else 0
+        follows = options.get("drift", "ignore") != "ignore"  # if any of them was trained
+        followed = follows * min(learns, 1 if options.get("router_next") == "same" else learns)
         return LearnPlan(
             dataset.name,
             [c for c in classes if c not in known],
@@ -153,7 +174,7 @@ class LearnPlanner:
             config.backbone.preprocessing.image_size,
             training["epochs"],
             training["batch_size"],
-            estimate_seconds(each, count, held_out, earlier, training["epochs"]),
+            estimate_seconds(each, count, held_out, earlier, training["epochs"], followed),
             list(dataset.notes),
         )
 

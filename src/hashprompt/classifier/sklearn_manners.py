@@ -11,6 +11,12 @@ from hashprompt.classifier.store import Store
 from hashprompt.errors import UserError
 
 
+def sorted_labels(info: Mapping[str, Any]) -> list[Any]:
+    """The labels of a version, whose `version.json` is given, as they were learned."""
+    names: list[str] = info["classes"]
+    return sorted(map(int, names)) if info["integer_labels"] else sorted(names)
+
+
 class SklearnManners:
     """`fit`, `partial_fit`, `score`, parameters and tags, on top of `learn` and answers."""
 
@@ -32,9 +38,7 @@ class SklearnManners:
         """Labels in sorted order: the columns of `predict_proba`."""
         if self._store.is_new:
             return np.array([], dtype=str)
-        info = self._store.version().info
-        names = [int(c) for c in info["classes"]] if info["integer_labels"] else info["classes"]
-        return np.array(sorted(names))
+        return np.array(sorted_labels(self._store.version().info))
 
     def partial_fit(self, X: Any, y: Sequence[Any], classes: Any = None) -> Self:
         """Learn images X with labels y, on top of what is known."""

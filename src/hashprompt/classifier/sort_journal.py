@@ -5,8 +5,8 @@
     sorted/.sorted.json      folders that are no classes, which `learn` leaves out
     sorted/decisions.csv     all decisions, once it is finished
 
-A line of the journal is written before the photo is put anywhere, and putting it twice does
-nothing, so a sort that was killed goes on where it stood.
+A line of the journal is written before the photo is put anywhere, so of a sort that was killed only
+the photo of the last line may not be put. Where the others are now is the user's business.
 """
 
 import base64
@@ -15,6 +15,7 @@ import io
 import json
 import os
 import re
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
@@ -23,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from hashprompt.classifier.image_files import content_digest
+from hashprompt.data.reading.folders import listed
 from hashprompt.data.reading.images import file_digest
 from hashprompt.errors import UserError
 from hashprompt.schemas.classifier import SortedFolder, SortJob
@@ -59,6 +62,7 @@ class Decision:
         file: its name there.
         label, confidence, unknown, error: as the classifier answered.
         feature: of a photo that is to be grouped: (D,) float16 in base64.
+        there: whether it was there before this sort, which then asks nothing.
     """
 
     photo: str
@@ -69,6 +73,7 @@ class Decision:
     unknown: float | None = None
     error: str = ""
     feature: str = ""
+    there: bool = False
 
     @property
     def put(self) -> str:
@@ -102,14 +107,21 @@ class SortFolder:
         try:
             begun = read_json(self._state(JOB), SortJob, advice)
         except FileNotFoundError:
+            for name in (DECISIONS, GROUPED):  # of a sort that was killed while it tidied up
+                remove_file(self._state(name))
             return write_json(self._state(JOB), job)
-        same = ("inbox", "model", "copies", "move", "sure", "unknown_threshold")
-        if any(begun[name] != job[name] for name in same):
+        same = ("inbox", "model", "backbone", "copies", "move", "sure", "unknown_threshold")
+        if any(begun.get(name, job[name]) != job[name] for name in same):  # older: no backbone
             raise UserError(
                 f"An unfinished sort of {begun['inbox']} is in {self.folder}. Finish it first with "
-                "the same command, or choose another folder."
+                "the same command and backbone, or choose another folder."
             )
         return begun
+
+    @property
+    def is_grouping(self) -> bool:
+        """Whether all decisions are made, and unknown photos are being put into groups."""
+        return self._state(GROUPED).exists()
 
     def decisions(self, name: str = DECISIONS) -> Iterator[Decision]:
         """All lines that were written whole."""
@@ -128,7 +140,7 @@ class SortFolder:
 
     def settle(self, decision: Decision, journal: "Journal") -> Decision:
         """Choose a free name, write the decision down and put the photo; returns the decision."""
-        if decision.folder is not None:
+        if decision.folder is not None and not decision.there:
             source = self.inbox / decision.photo
             with in_words(self.folder):
                 file = self._free_name(source, decision.folder)
@@ -136,6 +148,12 @@ class SortFolder:
         journal.write(decision)
         self.put(decision)
         return decision
+
+    def put_last(self, present: "Present", name: str = DECISIONS) -> None:
+        """Put the photo of the last line: a kill may have come before that was done."""
+        for decision in deque(self.decisions(name), maxlen=1):
+            if present.find(self.inbox / decision.photo) in (None, decision.put):
+                self.put(decision)
 
     def put(self, decision: Decision) -> None:
         """Put a photo where it was decided to go; one that is there already stays."""
@@ -163,6 +181,12 @@ class SortFolder:
             if not target.exists() or same_content(source, target):
                 return name
         raise UserError(f"{self.folder / folder} holds too many photos called {source.name}.")
+
+    def present(self) -> "Present":
+        """What was in the target before this sort."""
+        rows = (row for name in (DECISIONS, GROUPED) for row in self.decisions(name))
+        own = Names(row.put for row in rows if not row.there)
+        return Present(self.folder, self.inbox, own)
 
     def write_table(self) -> Path:
         """All decisions as a CSV file, whose name is not taken yet."""
@@ -214,6 +238,50 @@ class Journal:
             self._file.close()
 
 
+class Present:
+    """Photos in the folders of a target, whoever has put them there.
+
+    A link is known by its inode, a copy by its size and content.
+
+    Args:
+        target: its folders are looked into, those inside them not.
+        inbox: left out, if it is one of them.
+        own: `folder/name` of photos that are left out.
+    """
+
+    def __init__(self, target: Path, inbox: Path, own: "Names") -> None:
+        self._target = target
+        self._links: dict[tuple[int, int], str] = {}
+        self._sizes: dict[int, list[str]] = defaultdict(list)
+        self._contents: dict[int, dict[str, str]] = {}  # by size, once somebody asks
+        for folder in listed(target):
+            is_folder = folder.is_dir(follow_symlinks=False) and not folder.name.startswith(".")
+            if not is_folder or Path(folder.path) == inbox:
+                continue
+            for entry in listed(Path(folder.path)):
+                put = f"{folder.name}/{entry.name}"
+                if entry.is_file(follow_symlinks=False) and put not in own:
+                    status = entry.stat(follow_symlinks=False)
+                    self._links[status.st_dev, status.st_ino] = put
+                    self._sizes[status.st_size].append(put)
+
+    def find(self, photo: Path) -> str | None:
+        """Where a photo is in the target, `folder/name`."""
+        try:
+            status = os.stat(photo)
+        except OSError:  # whoever reads it will say so
+            return None
+        link = self._links.get((status.st_dev, status.st_ino))
+        if link is not None or status.st_size not in self._sizes:
+            return link
+        if status.st_size not in self._contents:
+            same_size = self._sizes[status.st_size]
+            digests = {content_digest(self._target / put): put for put in same_size}
+            digests.pop("", None)  # of what cannot be read
+            self._contents[status.st_size] = digests
+        return self._contents[status.st_size].get(content_digest(photo))
+
+
 class Names:
     """A set of names in eight bytes each: there may be millions."""
 
@@ -241,6 +309,15 @@ def left_out(folder: Path) -> list[str]:
     except FileNotFoundError:
         return []
     return list(found["no_classes"])
+
+
+def refuse_unfinished(folder: Path) -> None:
+    """Raise an error if a sort into the folder is not finished: `unsure` and others may grow."""
+    if inside(folder, STATE, JOB).exists():
+        raise UserError(
+            f"A sort into {folder} is unfinished. Finish it first with the same command, or remove "
+            f"{folder / STATE}; photos are not touched by that."
+        )
 
 
 def folder_names(classes: Iterable[str]) -> list[str]:

@@ -1,10 +1,11 @@
 """Sort a folder of photos into folders of classes, with what a classifier knows or without any."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +17,9 @@ from hashprompt.classifier.predict_inputs import InputImage, InputLoader, RawInp
 from hashprompt.classifier.sort_journal import (
     GROUPED,
     Decision,
+    Journal,
     Names,
+    Present,
     SortFolder,
     decode_feature,
     encode_feature,
@@ -59,6 +62,7 @@ class Sorted:
     unreadable: int
     table: Path
     notes: tuple[str, ...] = ()
+    there: int = 0  # before, and left where they are
 
     def text(self) -> str:
         told = [f"{sum(self.classes.values()):,} into {len(self.classes)} classes"]
@@ -69,6 +73,8 @@ class Sorted:
             told.append(f"{grouped:,} into {len(self.groups)} groups of likeness")
         if self.alone:
             told.append(f"{self.alone:,} like no others")
+        if self.there:
+            told.append(f"{self.there:,} there already")
         lines = [f"Sorted into {self.folder}: {', '.join(told)}.", f"All decisions: {self.table}"]
         if self.groups:
             lines.append(
@@ -122,6 +128,7 @@ class Sorter:
         model: Path | None,
         version: int | None,
         unknown_threshold: float,
+        backbone: str | None = None,
     ) -> Sorted:
         """Sort, or go on with what was killed.
 
@@ -129,6 +136,7 @@ class Sorter:
             open_answering: what answers, of a version; told the one that the sort began with.
             model: the classifier's folder, None if there is none.
             version: of it.
+            backbone: SHA-256 of what answers if there is none.
         """
         in_use = f"Another process is sorting into {self.into}. Try again later."
         with locked(self.target.folder, lambda: in_use):
@@ -138,6 +146,7 @@ class Sorter:
                     "inbox": str(self.inbox),
                     "model": None if model is None else str(model.resolve()),
                     "version": version,
+                    "backbone": backbone,
                     "copies": self.target.copy,
                     "move": self.target.move,
                     "sure": self.sure,
@@ -149,31 +158,56 @@ class Sorter:
             others = ["unsure", "alone" if model is None else "unknown"]
             *named, unsure, alone = folder_names([*answering.classes, *others])
             folders = dict(zip(answering.classes, named, strict=True))
-            self._decide(answering, folders, unsure)
-            groups = self._group(group, int(job["first_group"]), alone)
-            self.target.leave_out([unsure, alone, *groups])
+            self.target.leave_out([unsure, alone])
+            present = self.target.present()
+            if not self.target.is_grouping:  # else photos that came since are for the next sort
+                self._decide(answering, folders, unsure, present)
+            names = _group_names(group, int(job["first_group"]), named)
+            groups = self._group(names, alone, present)
             return self._finish(folders, unsure, alone, groups)
 
     # The steps. ----------------------------------------------------------------------------
 
-    def _decide(self, answering: Answering, folders: dict[str, str], unsure: str) -> None:
-        """Ask about all photos; put those that are known or unsure."""
+    def _decide(
+        self, answering: Answering, folders: dict[str, str], unsure: str, present: Present
+    ) -> None:
+        """Ask about all photos that are not there; put those that are known or unsure."""
         target = self.target
-        for decision in target.decisions():
-            target.put(decision)  # the last one before a kill may not be
+        target.put_last(present)
         done = Names(decision.photo for decision in target.decisions())
         total = sum(1 for _ in self._photos())
         waiting = (name for name in self._photos() if name not in done)
         with photo_bar("sorting", total, self.quiet) as advance:
             advance(len(done))
             with closing(target.journal()) as journal:
-                while names := list(islice(waiting, AT_ONCE)):
+                new = self._new(waiting, present, journal, advance)
+                while names := list(islice(new, AT_ONCE)):
                     items = [RawInput(name, self.inbox / name) for name in names]
                     inputs = InputLoader(items, answering.short_side)
                     for answer, feature in answering.stream(inputs):
                         decision = self._decision(answer, feature, folders, unsure)
                         target.settle(decision, journal)
                         advance(1)
+
+    def _new(
+        self,
+        names: Iterable[str],
+        present: Present,
+        journal: Journal,
+        advance: Callable[[int], None],
+    ) -> Iterator[str]:
+        """Photos that are not in the target yet; of others it is written down where they are.
+
+        Somebody may have put them there who knew better.
+        """
+        for name in names:
+            place = present.find(self.inbox / name)
+            if place is None:
+                yield name
+                continue
+            folder, _, file = place.partition("/")
+            self.target.settle(Decision(name, folder, file, there=True), journal)
+            advance(1)
 
     def _decision(
         self, answer: Answer, feature: np.ndarray | None, folders: dict[str, str], unsure: str
@@ -188,35 +222,39 @@ class Sorter:
             return replace(known, feature=encode_feature(feature))
         return replace(known, folder=folders[label] if answer.confidence >= self.sure else unsure)
 
-    def _group(self, prefix: str, first: int, alone: str) -> dict[str, int]:
-        """Put unknown photos into groups, with a sheet each; how many are in each."""
+    def _group(self, names: Iterator[str], alone: str, present: Present) -> dict[str, int]:
+        """Put unknown photos into groups, with a sheet each; how many are in each.
+
+        Args:
+            names: of folders for groups.
+            alone: the folder of photos that are like no others.
+        """
         target = self.target
-        count = sum(1 for _ in self._unknown())
-        counts: Counter[str] = Counter()
-        if not count:
-            return counts
-        chosen = set(np.linspace(0, count - 1, min(count, MOST)).astype(int).tolist())
+        total = sum(1 for _ in self._unknown())
+        if not total:
+            return {}
+        chosen = set(np.linspace(0, total - 1, min(total, MOST)).astype(int).tolist())
         sample = [decode_feature(d.feature) for i, d in enumerate(self._unknown()) if i in chosen]
         groups = Groups(np.stack(sample))
-        shown: dict[str, list[Path]] = {}
+        folders = [*islice(names, len(groups)), alone]  # of the label -1 too
+        target.leave_out(folders)
+        target.put_last(present, GROUPED)
         done = {decision.photo: decision for decision in target.decisions(GROUPED)}
+        files: dict[str, list[Path]] = {alone: []}
         waiting = self._unknown()
         with closing(target.journal(GROUPED)) as journal:
             while rows := list(islice(waiting, AT_ONCE)):
                 labels = groups.of(np.stack([decode_feature(row.feature) for row in rows]))
                 for row, label in zip(rows, labels.tolist(), strict=True):
-                    folder = alone if label < 0 else f"{prefix}-{first + label:02d}"
-                    if row.photo in done:  # before a kill
-                        put = done[row.photo]
-                        target.put(put)
-                    else:
-                        put = target.settle(replace(row, folder=folder, feature=""), journal)
-                    counts[folder] += 1
-                    if label >= 0:
-                        shown.setdefault(folder, []).append(target.folder / folder / put.file)
-        for folder, files in shown.items():
-            self._write_sheet(folder, files)
-        return {name: counts[name] for name in sorted(shown)} | {alone: counts[alone]}
+                    put = done.get(row.photo)  # before a kill
+                    if put is None:
+                        decision = replace(row, folder=folders[label], feature="")
+                        put = target.settle(decision, journal)
+                    files.setdefault(str(put.folder), []).append(target.folder / put.put)
+        shown = sorted(files.keys() - {alone})
+        for folder in shown:
+            self._write_sheet(folder, files[folder])
+        return {folder: len(files[folder]) for folder in (*shown, alone)}
 
     def _write_sheet(self, folder: str, files: list[Path]) -> None:
         places = np.linspace(0, len(files) - 1, min(len(files), ON_SHEET)).astype(int)
@@ -234,9 +272,11 @@ class Sorter:
     ) -> Sorted:
         counts: Counter[str] = Counter()
         errors: list[tuple[str, str]] = []
-        unreadable = 0
+        unreadable = there = 0
         for decision in self.target.decisions():
-            if decision.folder:
+            if decision.there:
+                there += 1
+            elif decision.folder:
                 counts[decision.folder] += 1
             elif decision.error:
                 unreadable += 1
@@ -257,6 +297,7 @@ class Sorter:
             unreadable,
             self.into / self.target.write_table().name,
             tuple(notes),
+            there,
         )
         self.target.finish()
         return done
@@ -285,9 +326,13 @@ class Sorter:
 
     def _free_group(self, prefix: str) -> int:
         """The first number from which no group is there yet."""
-        taken = [
-            int(path.name.removeprefix(f"{prefix}-").removesuffix(".jpg"))
-            for path in (self.into.iterdir() if self.into.is_dir() else ())
-            if path.name.removeprefix(f"{prefix}-").removesuffix(".jpg").isdecimal()
-        ]
-        return max(taken, default=0) + 1
+        paths = self.into.iterdir() if self.into.is_dir() else ()
+        found = (re.fullmatch(rf"{prefix}-([0-9]{{1,9}})(\.jpg)?", path.name) for path in paths)
+        return max((int(match[1]) for match in found if match), default=0) + 1
+
+
+def _group_names(prefix: str, first: int, classes: Iterable[str]) -> Iterator[str]:
+    """Names of folders for groups, of which none is that of a class."""
+    taken = {name.casefold() for name in classes}
+    names = (f"{prefix}-{number:02d}" for number in count(first))
+    return (name for name in names if name not in taken)

@@ -269,10 +269,11 @@ class Store:
         header = {**self.header(), "current": version.number, "newest": version.number}
         # Where the photos lie is nobody's business on another machine.
         photos = {key: [*entry[:2], "", *entry[3:]] for key, entry in self.photos(version).items()}
+        info = {**version.info, "notes": []}  # which name photos too
         tensors = self._content(version, TENSORS)
         with new_folder(target) as place:
             folder = inside(place, "versions", version.folder.name)
-            _write_version(folder, version.info, tensors, photos)
+            _write_version(folder, info, tensors, photos)
             for name, path in extra_files.items():
                 copy_file(path, inside(place, name))
             write_json(inside(place, HEADER), header)

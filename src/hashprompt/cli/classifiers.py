@@ -1,17 +1,27 @@
 """What all commands of a classifier in a folder share."""
 
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from hashprompt.cli.printing import print_json, print_text
+from hashprompt.cli.arguments import split_pair
+from hashprompt.cli.printing import confirm, print_json, print_text
 
 if TYPE_CHECKING:
     from hashprompt.classifier import ContinualClassifier
+    from hashprompt.classifier.names import SimilarNames
 
+T = TypeVar("T")
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of the classifier.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Rename = Annotated[
+    list[str] | None,
+    typer.Option(metavar="OLD=NEW", help="Another name for a class; may be repeated."),
+]
 
 
 def existing(model: Path, backbone: str | None = None) -> "ContinualClassifier":
@@ -26,3 +36,35 @@ def print_done(done: Any, as_json: bool) -> None:
         print_json(done.to_dict())
     else:
         print_text(done.text())
+
+
+def renamed(pairs: Sequence[str] | None) -> dict[str, str]:
+    """What `--rename` says."""
+    return dict(split_pair(pair, "--rename", "OLD=NEW") for pair in pairs or ())
+
+
+def asking(carry_out: Callable[[dict[str, str]], T], rename: dict[str, str]) -> T:
+    """Do something that needs to know which class names mean the same; on a terminal, ask."""
+    from hashprompt.classifier.names import SimilarNames
+
+    while True:
+        try:
+            return carry_out(rename)
+        except SimilarNames as question:
+            if not sys.stdin.isatty():
+                raise
+            answers = dict(_answer(question, *pair) for pair in question.pairs)
+            if answers.items() <= rename.items():
+                raise
+            rename = {**rename, **answers}
+
+
+def _answer(question: "SimilarNames", given: str, known: str) -> tuple[str, str]:
+    forms = [unicodedata.normalize("NFC", name.strip()) for name in (given, known)]
+    look_alike = forms[0] == forms[1]
+    shown = [ascii(name) if look_alike else f"`{name}`" for name in (given, known)]
+    if confirm(f"Is {shown[0]} the same class as {shown[1]}?"):
+        return given, known
+    if look_alike:  # two classes that nobody could tell apart by their names
+        raise question
+    return given, given

@@ -1,18 +1,15 @@
 """`hashprompt learn`, `predict` and `sort`: classify own photos."""
 
-import sys
-import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hashprompt.cli.arguments import Quiet, parse_settings, split_pair
-from hashprompt.cli.classifiers import AsJson, Model, existing, print_done
+from hashprompt.cli.arguments import Quiet, parse_settings
+from hashprompt.cli.classifiers import AsJson, Model, Rename, asking, existing, print_done, renamed
 from hashprompt.cli.printing import (
-    confirm,
     console,
     errors,
     print_json,
@@ -24,9 +21,6 @@ from hashprompt.terminal import Column, PlainTable, styled
 if TYPE_CHECKING:
     from hashprompt.classifier import Answer, ContinualClassifier
     from hashprompt.classifier.learn_job import Effort
-    from hashprompt.classifier.names import SimilarNames
-
-T = TypeVar("T")
 
 
 class Unreadable(str, Enum):  # noqa: UP042 (older typer knows no StrEnum)
@@ -62,10 +56,7 @@ def learn(
         str | None,
         typer.Option("--backbone", "-b", help="See `backbones`, or FILE; default: what is here."),
     ] = None,
-    rename: Annotated[
-        list[str] | None,
-        typer.Option(metavar="OLD=NEW", help="Another name for a class; may be repeated."),
-    ] = None,
+    rename: Rename = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a learn that was interrupted.")
     ] = False,
@@ -107,7 +98,7 @@ def learn(
         raise UserError(f"Say what to learn: hashprompt learn {model} PHOTOS")
     effort: Effort = "instant" if instant else "quick" if quick else "best" if best else "normal"
     how: Literal["stop", "skip"] = "skip" if unreadable is Unreadable.SKIP else "stop"
-    names = dict(split_pair(item, "--rename", "OLD=NEW") for item in rename or ())
+    given_names = renamed(rename)
     classifier = _new_or_existing(model, backbone, parse_settings(set_))
 
     def carry_out(names: dict[str, str]) -> Any:
@@ -125,7 +116,7 @@ def learn(
             quiet=quiet,
         )
 
-    print_done(_asking(carry_out, names), as_json)
+    print_done(asking(carry_out, given_names), as_json)
 
 
 def predict(
@@ -240,7 +231,7 @@ def register(app: typer.Typer) -> None:
         app.command(rich_help_panel="Own photos")(command)
 
 
-# Opening and asking back. --------------------------------------------------------------------
+# Opening. ------------------------------------------------------------------------------------
 
 
 def _new_or_existing(
@@ -254,33 +245,6 @@ def _new_or_existing(
     from hashprompt.classifier import ContinualClassifier
 
     return ContinualClassifier(model, backbone, **settings)
-
-
-def _asking(carry_out: Callable[[dict[str, str]], T], rename: dict[str, str]) -> T:
-    """Do something that needs to know which class names mean the same; on a terminal, ask."""
-    from hashprompt.classifier.names import SimilarNames
-
-    while True:
-        try:
-            return carry_out(rename)
-        except SimilarNames as question:
-            if not sys.stdin.isatty():
-                raise
-            answers = dict(_answer(question, *pair) for pair in question.pairs)
-            if answers.items() <= rename.items():
-                raise
-            rename = {**rename, **answers}
-
-
-def _answer(question: "SimilarNames", given: str, known: str) -> tuple[str, str]:
-    forms = [unicodedata.normalize("NFC", name.strip()) for name in (given, known)]
-    look_alike = forms[0] == forms[1]
-    shown = [ascii(name) if look_alike else f"`{name}`" for name in (given, known)]
-    if confirm(f"Is {shown[0]} the same class as {shown[1]}?"):
-        return given, known
-    if look_alike:  # two classes that nobody could tell apart by their names
-        raise question
-    return given, given
 
 
 def _refuse_both(first: str, one: bool, second: str, other: bool) -> None:

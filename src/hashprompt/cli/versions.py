@@ -4,15 +4,18 @@ from collections.abc import Iterable
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hashprompt.cli.arguments import Quiet
-from hashprompt.cli.classifiers import AsJson, Model, existing, print_done
+from hashprompt.cli.classifiers import AsJson, Model, Rename, asking, existing, print_done, renamed
 from hashprompt.cli.printing import console, print_json, print_line, print_warning
 from hashprompt.errors import UserError
 from hashprompt.terminal import Column, PlainTable
+
+if TYPE_CHECKING:
+    from hashprompt.classifier.outcomes import Edited
 
 
 class Format(str, Enum):  # noqa: UP042
@@ -117,6 +120,7 @@ def forget(
         Path | None,
         typer.Option(metavar="PHOTOS", help="Learn these from nothing, so that nothing stays."),
     ] = None,
+    rename: Rename = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -124,7 +128,12 @@ def forget(
 
     `hashprompt forget birds/ wren --retrain photos/` · from nothing, with all photos but of wrens
     """
-    print_done(existing(model).forget(name, quiet, retrain), as_json)
+    given_names, classifier = renamed(rename), existing(model)
+
+    def carry_out(names: dict[str, str]) -> "Edited":
+        return classifier.forget(name, quiet, retrain, names)
+
+    print_done(asking(carry_out, given_names), as_json)
 
 
 def diff(

@@ -154,6 +154,7 @@ class SortJob(Schema):
     inbox: str
     model: str | None
     version: Positive | None
+    backbone: str | None = None  # SHA-256 of what answers where there is no model
     copies: bool
     move: bool
     sure: float

@@ -166,8 +166,14 @@ def _parts(folder: Path) -> list[tuple[Part, Path]]:
     """The training and test folders inside a folder, or the folder itself, undecided."""
     by_name = {sub.name.lower(): sub for sub in subfolders(folder)}
     test = [by_name[name] for name in TEST_FOLDERS if name in by_name]
-    if "train" not in by_name:
+    train = by_name.get("train")
+    if train is None or _is_class(train):
         return [("", folder)]
     if not test:
-        return [("", by_name["train"])]
-    return [("train", by_name["train"]), ("test", test[0])]
+        return [("", train)]
+    return [("train", train), ("test", test[0])]
+
+
+def _is_class(folder: Path) -> bool:
+    """Whether images, and no folders of them, are inside: `train` may be locomotives."""
+    return bool(images_in(folder, [])) and not subfolders(folder)

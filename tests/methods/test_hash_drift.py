@@ -230,6 +230,16 @@ def test_the_first_task_has_a_rate_of_its_own() -> None:
     ]
 
 
+def test_rates_fall_with_the_number_of_trained_tasks() -> None:
+    method, tasks = make_hash(lr=0.6, lr_decay=0.5)
+    rates = []
+    for task in tasks[:2]:
+        learn(method, task)
+        (phase,) = (phase for phase in method.prompt_phases(task) if phase.name == "wtp")
+        rates.append(phase.groups[0].lr * 256 / 4)
+    assert rates == [pytest.approx(0.6), pytest.approx(0.6 / 2**0.5)]
+
+
 # Two tasks that answer together. ------------------------------------------------------------
 
 

@@ -179,8 +179,10 @@ class SharedPool(PromptPipeline):
         (phase,) = super().prompt_phases(task)
         phase = replace(phase, plain=self.config.router_input == "plain")
         config, first = self.config, bool(self.plain_tasks()[: task.index].all())
-        if first and config.first_lr_scale != 1:
-            groups = [replace(g, lr=config.first_lr_scale * g.lr) for g in phase.groups]
+        trained = 1 + int((~self.plain_tasks()[: task.index]).sum())
+        scale = trained**-config.lr_decay * (config.first_lr_scale if first else 1)
+        if scale != 1:
+            groups = [replace(g, lr=scale * g.lr) for g in phase.groups]
             phase = replace(phase, groups=groups)
         follows, damped = config.drift != "ignore" and not first, config.deploy < 1
         around = {

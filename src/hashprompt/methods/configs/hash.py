@@ -29,6 +29,12 @@ class HashConfig(PromptConfig):
         gt=0,
         description="rate of the first task, in which nothing can be forgotten yet, over lr",
     )
+    lr_decay: float = Field(
+        0.0,
+        ge=0,
+        description="the rate of the t-th task is divided by t to this power: with 1 the pool is "
+        "about as much moved by every task, however many there will be",
+    )
     layers: tuple[int, ...] | None = Field(
         (1, 2, 3, 4), description="prompted blocks, 1 is the first; null: all"
     )

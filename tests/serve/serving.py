@@ -40,10 +40,11 @@ class ThreadWorker:
     def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
         self.orders.append(order)
         yield {"progress": {"text": "beginning", "fraction": 0.0, "seconds_left": None}}
-        while self.hold is not None and not self.hold.wait(0.02):
-            if self.stopped.is_set():
-                yield {"stopped": True, "code": -15}
-                return
+        while self.hold is not None and not self.hold.wait(0.02) and not self.stopped.is_set():
+            pass
+        if self.stopped.is_set():
+            yield {"stopped": True, "code": -15}
+            return
         events: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=carry_out, args=(order, events.put), daemon=True).start()
         while True:

@@ -1,5 +1,6 @@
 """Questions: the answers are those of the command line, whoever else asks."""
 
+import asyncio
 import shutil
 import threading
 from collections.abc import Callable
@@ -14,7 +15,9 @@ from serving import ThreadWorker, class_folders, named, png, pngs, wait_for
 
 from hashprompt import ContinualClassifier
 from hashprompt.classifier.predictor import Predictor
-from hashprompt.serve.settings import Limits
+from hashprompt.serve.answering import Answering
+from hashprompt.serve.metrics import Metrics
+from hashprompt.serve.settings import Limits, ServeSettings
 
 Serve = Callable[..., TestClient]
 
@@ -168,6 +171,26 @@ def test_a_fault_is_told_without_its_traceback(
     assert "Traceback" not in answer.text
     assert "hashprompt_faults_total 1" in client.get("/metrics").text
     assert ask(client, ("a.png", png()))["answers"][0]["label"] == "ash"
+
+
+def test_a_fault_while_it_starts_does_not_keep_questions_waiting(
+    zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, loaded = threading.Event(), Answering._loaded
+
+    def fail_once(self: Answering) -> Predictor:
+        if failed.is_set():
+            return loaded(self)
+        failed.set()
+        raise RuntimeError("the memory was full")
+
+    monkeypatch.setattr(Answering, "_loaded", fail_once)
+    answering = Answering(ServeSettings(zoo, "nano", QUICK), Metrics())
+    answering.start()
+    assert failed.wait(60)
+    answered = asyncio.run(asyncio.wait_for(answering.ask([("a.png", png())]), 60))
+    answering.stop()
+    assert [answer.label for answer in answered.answers] == ["ash"]
 
 
 def test_a_damaged_version_is_told_and_repaired_ones_are_noticed(serve: Serve, zoo: Path) -> None:

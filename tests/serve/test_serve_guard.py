@@ -195,6 +195,13 @@ def test_the_token_opens_the_server(closed: TestClient) -> None:
     assert closed.post("/api/ask", files=named(("a.png", png()))).status_code == 401
 
 
+def test_cookies_of_other_programs_do_not_hide_the_token(closed: TestClient) -> None:
+    for other in ("user[name]=1", 'theme={"dark": true}', "naïve=1"):
+        headers = {"cookie": f"{other}; hashprompt_token=s3cret-t0ken; more=1".encode()}
+        answer = closed.get("/api/state", headers=headers)  # type: ignore[arg-type]
+        assert answer.status_code == 200, other
+
+
 def test_tokens_are_compared_in_constant_time(
     closed: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +333,15 @@ def test_the_metrics_count(serve: Serve, zoo: Path) -> None:
     assert 'hashprompt_requests_total{method="GET",status="404"} 1\n' in text
     assert 'hashprompt_ask_seconds_bucket{le="+Inf"} 1\n' in text
     assert "hashprompt_version 1\n" in text
+
+
+def test_methods_that_somebody_invents_are_counted_as_one(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo, read_only=True)
+    for method in ("INVENTED", "OTHER"):
+        client.request(method, "/api/state")
+    text = client.get("/metrics").text
+    assert 'hashprompt_requests_total{method="?",status="403"} 2\n' in text
+    assert "INVENTED" not in text
 
 
 def test_two_servers_do_not_share_a_classifier(serve: Serve, zoo: Path) -> None:

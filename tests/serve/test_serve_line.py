@@ -1,11 +1,13 @@
 """Clients on a real line that are slow, silent, endless or many."""
 
+import asyncio
 import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pictures import QUICK
@@ -123,6 +125,29 @@ def test_a_client_that_leaves_in_the_middle_is_forgotten(port: int) -> None:
     for _ in range(20):
         connect(port, head + b"--b\r\n").close()
     assert is_alive(port)
+
+
+def test_a_client_that_leaves_while_it_sends_is_no_fault(
+    original: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Told by the server to the application, since on a line it takes its time."""
+    kind = (b"content-type", b"multipart/form-data; boundary=b")
+    scope = {"type": "http", "method": "POST", "path": "/api/ask", "query_string": b""}
+    scope |= {"headers": [(b"host", b"127.0.0.1"), kind], "http_version": "1.1", "scheme": "http"}
+    messages = [{"type": "http.request", "body": b"--b\r\n", "more_body": True}]
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        """Nobody listens."""
+
+    app = create_app(ServeSettings(original, "nano", QUICK, read_only=True), ThreadWorker())
+    with caplog.at_level("INFO", "hashprompt.serve"):
+        asyncio.run(app(scope, receive, send))
+    assert app.metrics.value("faults_total") == 0  # type: ignore[attr-defined]
+    assert "client gone" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_who_sends_too_much_hears_why(port: int) -> None:

@@ -212,7 +212,7 @@ def test_classes_are_listed_renamed_merged_and_forgotten(serve: Serve, zoo: Path
     [
         ({}, named(("a.png", b"x")), 400, "which class"),
         ({}, named(("../a.png", b"x")), 400, "which class"),
-        ({}, named(("x/a.txt", b"x")), 400, "No photo"),
+        ({}, [("photos", ("x/a.txt", b"x", "text/plain"))], 400, "No photo"),
         ({"label": "x" * 201}, named(("a.png", b"x")), 400, "200 letters"),
         ({"label": "a\x1bb"}, named(("a.png", b"x")), 400, "cannot be seen"),
         ({"label": "x", "effort": "more"}, named(("a.png", b"x")), 400, "effort"),

@@ -81,6 +81,21 @@ def test_a_few_unsure_photos_are_listed_by_what_they_are_taken_for(serve: Serve,
     ]
 
 
+def test_a_class_that_is_no_longer_known_is_not_proposed(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo, keep_asked=True, **ALL_UNSURE)
+    ask(client, [*pngs(0, 2), *pngs(1, 1)])
+    client.post("/api/classes/rename", json={"old": "ash", "new": "oak"})
+    assert [group["likely"] for group in groups(client)] == [None, "birch"]
+
+
+def test_where_photos_are_kept_is_told(serve: Serve, zoo: Path, tmp_path: Path) -> None:
+    with serving(zoo) as client:
+        assert client.get("/api/unsure").json()["folder"] == "zoo-serving/asked"
+        assert client.get("/api/state").json()["keep_photos"] is False
+    client = serve(zoo, photos=tmp_path / "kept")
+    assert client.get("/api/state").json()["keep_photos"] is True
+
+
 def test_the_oldest_go(serve: Serve, zoo: Path) -> None:
     client = serve(zoo, keep_asked=True, limits=Limits(kept_photos=3), **ALL_UNKNOWN)
     for content in pngs(4, 5):

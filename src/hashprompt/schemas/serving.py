@@ -29,6 +29,9 @@ class StoredJob(Schema):
     source: Annotated[str, Field(pattern="^[-0-9a-z]+[.]csv$")]  # the list of its photos
     created: str
     asked: list[Annotated[str, Field(pattern=PHOTO_ID)]]  # photos that leave the unsure ones
+    left_out: Count = 0  # files that came along and are no photos
+    kept: dict[str, str] = Field(default_factory=dict)  # its photos -> where they are kept
+    placed: list[str] | None = None  # those of them that it has put there
     message: str | None
     error: str | None
     version: Count | None

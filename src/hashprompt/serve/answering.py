@@ -132,7 +132,8 @@ class Answering:
     # Computing, in the thread. -------------------------------------------------------------
 
     def _run(self) -> None:
-        with suppress(Refusal):  # so that the first question need not wait for it
+        # So that the first question need not wait for it; what is wrong, it is told.
+        with suppress(Exception):
             self.current()
         while True:
             question = self._questions.get()

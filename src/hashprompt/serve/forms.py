@@ -10,6 +10,7 @@ from starlette.requests import Request
 from hashprompt.serve.problems import Refusal
 
 MOST_FIELDS, FIELD_BYTES = 20, 100_000
+DISPOSITION, KIND = b"content-disposition", b"content-type"
 WRONG_FORM = "Send a form (multipart/form-data) with one or more files in the field `photos`."
 
 
@@ -25,16 +26,17 @@ class FormReader:
     """Reads one form.
 
     Args:
-        begin_file: is told the name of each file in the field `photos`, and says where its content
-            goes; it refuses what is too much.
+        begin_file: is told name and content type of each file in the field `photos`, and says where
+            its content goes; it refuses what is too much.
     """
 
-    def __init__(self, begin_file: Callable[[str], Sink]) -> None:
+    def __init__(self, begin_file: Callable[[str, str], Sink]) -> None:
         self.fields: dict[str, str] = {}
         self._begin_file = begin_file
         self._sink: Sink | None = None
         self._name, self._value = "", bytearray()
-        self._header, self._header_value, self._disposition = bytearray(), bytearray(), b""
+        self._header, self._header_value = bytearray(), bytearray()
+        self._headers: dict[bytes, bytes] = {}  # of the part, those that matter
         self._is_done = False
 
     async def read(self, request: Request) -> dict[str, str]:
@@ -79,22 +81,25 @@ class FormReader:
     # Parts. --------------------------------------------------------------------------------
 
     def _begin_part(self) -> None:
-        self._name, self._disposition = "", b""
+        self._name = ""
+        self._headers.clear()
         self._value.clear()
 
     def _end_header(self) -> None:
-        if bytes(self._header).lower() == b"content-disposition":
-            self._disposition = bytes(self._header_value)
+        name = bytes(self._header).lower()
+        if name in (DISPOSITION, KIND):
+            self._headers[name] = bytes(self._header_value)
         self._header.clear()
         self._header_value.clear()
 
     def _end_headers(self) -> None:
-        _, options = parse_options_header(self._disposition)
+        _, options = parse_options_header(self._headers.get(DISPOSITION, b""))
         self._name = _text(options.get(b"name", b""))
         if b"filename" in options:
             if self._name != "photos":
                 raise Refusal(400, f"A file is in another field. {WRONG_FORM}")
-            self._sink = self._begin_file(_text(options[b"filename"]))
+            kind = _text(self._headers.get(KIND, b""))
+            self._sink = self._begin_file(_text(options[b"filename"]), kind)
         elif len(self.fields) >= MOST_FIELDS:
             raise Refusal(400, f"The form has more than {MOST_FIELDS} fields.")
 

@@ -8,10 +8,10 @@ import secrets
 import socket
 import time
 from contextlib import suppress
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hashprompt.serve.metrics import Metrics
@@ -21,6 +21,7 @@ from hashprompt.serve.settings import ServeSettings, is_loopback
 
 COOKIE = "hashprompt_token"
 SAFE = ("GET", "HEAD")
+METHODS = (*SAFE, "POST", "DELETE", "PUT", "PATCH", "OPTIONS")  # that are counted by their names
 ASKING = "/api/ask"
 TEACHING = ("/api/teach", "/api/plan")
 OPEN_TO_ALL = "/api/health"
@@ -138,7 +139,7 @@ class _Exchange:
             await guard.app(self.scope, self.receive, self.send)
         except Refusal as refusal:
             await self._refuse(refusal)
-        except Gone:
+        except (Gone, ClientDisconnect):
             log("client gone", request=self.id)
         except Exception:
             guard.metrics.count("faults_total")
@@ -165,13 +166,13 @@ class _Exchange:
                     self._note_end(message)
 
     def _log(self) -> None:
-        method = self.scope["method"] if self.scope["method"].isalpha() else "?"
-        labels = f'method="{method[:10]}",status="{self.status}"'
+        method = self.scope["method"] if self.scope["method"] in METHODS else "?"
+        labels = f'method="{method}",status="{self.status}"'
         self.guard.metrics.count("requests_total", labels)
         log(
             "request",
             request=self.id,
-            method=method[:10],
+            method=method,
             path=self.scope["path"][:200],
             status=self.status,
             ms=round(1000 * (time.monotonic() - self.started), 1),
@@ -264,9 +265,9 @@ def _tokens(scope: Scope, headers: Headers) -> list[str]:
     kind, _, bearer = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         found.append(bearer.strip())
-    with suppress(CookieError):
-        cookies = SimpleCookie(headers.get("cookie", ""))
-        found += [cookies[COOKIE].value] if COOKIE in cookies else []
+    # `SimpleCookie` stops at the first malformed one, which may be another program's.
+    cookies = cookie_parser(headers.get("cookie", ""))
+    found += [cookies[COOKIE]] if COOKIE in cookies else []
     return found + page_tokens(scope)
 
 

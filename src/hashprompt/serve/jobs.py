@@ -3,7 +3,7 @@
 import re
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from typing import Any, Literal
 from hashprompt.classifier.learn_job import Effort
 from hashprompt.errors import UserError
 from hashprompt.schemas.serving import JOB_ID, StoredJob
+from hashprompt.serve.keeping import new_ones, place_photos, take_away
 from hashprompt.serve.private import PrivateFolder
 from hashprompt.serve.problems import Refusal
 from hashprompt.serve.request_log import log
@@ -52,7 +53,10 @@ class Job:
     rename: dict[str, str]
     source: str  # the list of its photos, in its folder
     created: str
+    left_out: int = 0  # files that came along and are no photos
     asked: tuple[str, ...] = ()
+    kept: dict[str, str] = field(default_factory=dict)  # its photos, and where they are to be kept
+    placed: Sequence[str] | None = None  # those of them that it has put there; None: not yet
     message: str | None = None
     error: str | None = None
     version: int | None = None
@@ -63,11 +67,16 @@ class Job:
     def is_unfinished(self) -> bool:
         return self.state in UNFINISHED
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more comes of it: a cancelled one says at last what is left of it."""
+        return not self.is_unfinished and not (self.state == "cancelled" and self.message is None)
+
     def to_dict(self) -> dict[str, Any]:
         """As a client sees it."""
-        shown = ("id", "state", "label", "photos", "effort", "created", "progress", "message")
+        shown = ("id", "state", "label", "photos", "left_out", "effort", "created", "progress")
         values = asdict(self)
-        told = {name: values[name] for name in (*shown, "error", "version", "report")}
+        told = {name: values[name] for name in (*shown, "message", "error", "version", "report")}
         return {**told, "kind": "learn"}
 
 
@@ -99,8 +108,8 @@ class Jobs:
             job = Job(**{**values, "asked": tuple(stored["asked"])})
             if job.is_unfinished:
                 job = replace(job, state="waiting")
-            else:
-                self._empty(job)  # killed between the end and clearing up
+            elif job.is_settled:
+                job = self._emptied(job)  # killed between the end and clearing up
             self._jobs[job.id] = job
         self.changed.set()
 
@@ -116,6 +125,10 @@ class Jobs:
         """In the order in which they are to be run."""
         return [job for job in reversed(self.all()) if job.is_unfinished]
 
+    def are_settled(self) -> bool:
+        """Whether none waits, runs or is being taken back."""
+        return all(job.is_settled for job in self.all())
+
     def refuse_more(self) -> None:
         """
         Raises:
@@ -124,11 +137,11 @@ class Jobs:
         if len(self.unfinished()) >= MOST_UNFINISHED:
             raise Refusal(409, "A learn is running and one more waits. Teach again later.", 30)
 
-    def add(self, lesson: Lesson, paths: Mapping[str, str], **how: Any) -> Job:
+    def add(self, lesson: Lesson, kept: Mapping[str, str], **how: Any) -> Job:
         """Take over a lesson, whose folder becomes that of the job.
 
         Args:
-            paths: where photos lie that are not in the lesson's folder.
+            kept: where its photos are to be kept.
             how: effort, rename and asked of the job.
         """
         now = datetime.now(UTC)
@@ -136,8 +149,8 @@ class Jobs:
         source = f"taught-{now:%Y-%m-%d}-{name[-8:]}.csv"
         created = now.isoformat(timespec="milliseconds")
         job = Job(name, "waiting", lesson.title(), len(lesson.photos), source=source,
-                  created=created, **how)  # fmt: skip
-        lesson.write_list(source, dict(paths))
+                  created=created, left_out=lesson.left_out, kept=dict(kept), **how)  # fmt: skip
+        lesson.write_list(source, job.kept)
         with self._lock:
             self.refuse_more()
             write_json(inside(lesson.folder, FILE), self._stored(job))
@@ -152,13 +165,33 @@ class Jobs:
         """Note what became of a job; an ended one stays as it is."""
         with self._lock:
             job = self._jobs[name]
-            if not job.is_unfinished:
-                return job
-            new = self._jobs[name] = replace(job, **changes)
+            return self._changed(job, **changes) if job.is_unfinished else job
+
+    def settle(self, name: str, message: str) -> None:
+        """Note what is left of a cancelled job."""
+        with self._lock:
+            if not self._jobs[name].is_settled:
+                self._changed(self._jobs[name], message=message)
+
+    def keep_photos(self, job: Job) -> None:
+        """Put its photos where they are to be kept; a learn finds them there, now and later.
+
+        Raises:
+            UserError: if they cannot be put there.
+        """
+        if job.placed is None:  # noted first, so that they are found after a kill
+            job = self.update(job.id, placed=new_ones(job.kept))
+        place_photos(self.folder(job), job.kept)
+
+    def _changed(self, job: Job, **changes: Any) -> Job:
+        new = replace(job, **changes)
+        try:
             if self._stored(new) != self._stored(job):
-                write_json(self._file(name), self._stored(new))
-            if not new.is_unfinished:
-                self._empty(new)
+                write_json(self._file(job.id), self._stored(new))
+            if new.is_settled:
+                new = self._emptied(new)
+        finally:  # last: who sees that it has ended finds none of its photos
+            self._jobs[job.id] = new
         return new
 
     def folder(self, job: Job) -> Target:
@@ -175,13 +208,19 @@ class Jobs:
         del values["progress"]
         return values
 
-    def _empty(self, job: Job) -> None:
-        """Photos of an ended job go."""
+    def _emptied(self, job: Job) -> Job:
+        """Photos of an ended job go; if it did not learn them, also from where they were kept."""
         remove_new(inside(self.folder(job), PHOTOS))
         remove_file(self.source(job))
+        if job.kept:
+            if job.state != "done":
+                take_away(job.placed or ())
+            job = replace(job, kept={}, placed=None)
+            write_json(self._file(job.id), self._stored(job))  # never twice: others may come there
+        return job
 
     def _forget_old(self) -> None:
-        ended = [job for job in self.all() if not job.is_unfinished]
+        ended = [job for job in self.all() if job.is_settled]
         for job in ended[self._most :]:
             remove_new(self.folder(job))
             del self._jobs[job.id]

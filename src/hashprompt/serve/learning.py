@@ -5,18 +5,21 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
-from hashprompt.classifier.learn_job import LearnJob
 from hashprompt.classifier.store import Store
 from hashprompt.errors import UserError
 from hashprompt.serve.jobs import Job, Jobs, Progress
 from hashprompt.serve.request_log import log
 from hashprompt.serve.settings import ServeSettings
+from hashprompt.serve.taking_back import is_free, take_back, unfinished_source
 
 STOPPING = 40.0  # seconds that a learn gets to save itself
+LOCK_SECONDS = 60.0  # to wait for another program, before what was learned is not taken back
+NOT_CHANGED = "Nothing was changed by it."
 
 
 class Worker(Protocol):
@@ -99,6 +102,7 @@ class Learning:
         self._settings, self._jobs, self._worker, self._on_done = settings, jobs, worker, on_done
         self._stopped = threading.Event()
         self._running: str | None = None
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="learning", daemon=True)
 
     def start(self) -> None:
@@ -113,10 +117,19 @@ class Learning:
         self._thread.join(STOPPING)
 
     def cancel(self, name: str) -> Job:
-        """End a job; what it has learned so far is taken back."""
-        job = self._jobs.update(name, state="cancelled", message="Cancelled.")
-        if self._running == name:
-            self._worker.stop()
+        """End a job; what it has learned so far is taken back, which its message tells then."""
+        running = self._running
+        has_not_begun = running is not None and running != name
+        job = self._jobs.update(
+            name,
+            state="cancelled",
+            message=NOT_CHANGED if has_not_begun else None,
+            progress=Progress("taking back what it learned"),
+        )
+        with self._lock:  # else what is stopped might be the next job
+            if self._running == name:
+                self._worker.stop()
+        self._jobs.changed.set()
         return job
 
     # In the thread. ------------------------------------------------------------------------
@@ -125,6 +138,7 @@ class Learning:
         while not self._stopped.is_set():
             self._jobs.changed.wait()
             self._jobs.changed.clear()
+            self._settle()
             while not self._stopped.is_set() and (waiting := self._jobs.unfinished()):
                 try:
                     self._carry_out(waiting[0])
@@ -133,11 +147,27 @@ class Learning:
                     self._stopped.wait(1)
                     with suppress(Exception):  # then it is tried again
                         self._fail(waiting[0], "The learn could not be started or followed.")
+                self._settle()
 
     def _carry_out(self, job: Job) -> None:
-        job = self._jobs.update(job.id, state="running", progress=Progress("starting"))
         self._running = job.id
+        try:
+            job = self._jobs.update(job.id, state="running", progress=Progress("starting"))
+            ending = self._learned(job)
+        finally:
+            with self._lock:
+                self._running = None
+        self._end(job, ending)
+        if not self._stopped.is_set():
+            self._worker.prepare()
+
+    def _learned(self, job: Job) -> dict[str, Any]:
+        """How a learn ended."""
         log("job started", job=job.id, photos=job.photos)
+        try:
+            self._jobs.keep_photos(job)
+        except UserError as error:
+            return {"failed": str(error)}
         ending: dict[str, Any] = {"stopped": True}
         for event in self._worker.learn(self._order(job)):
             ending = event
@@ -145,10 +175,7 @@ class Learning:
                 now = self._jobs.update(job.id, progress=Progress(**event["progress"]))
                 if self._stopped.is_set() or not now.is_unfinished:
                     self._worker.stop()  # it began while it was being stopped
-        self._running = None
-        self._end(job, ending)
-        if not self._stopped.is_set():
-            self._worker.prepare()
+        return ending
 
     def _order(self, job: Job) -> dict[str, Any]:
         settings = self._settings
@@ -163,10 +190,7 @@ class Learning:
         }
 
     def _end(self, job: Job, ending: dict[str, Any]) -> None:
-        current = self._jobs.get(job.id)
-        if current is None or not current.is_unfinished:
-            self._take_back(job)
-        elif "done" in ending:
+        if "done" in ending:
             done = ending["done"]
             report = f"/api/reports/{done['version']}" if done["report"] else None
             job = self._jobs.update(
@@ -177,7 +201,8 @@ class Learning:
                 report=report,
                 progress=Progress("done", 1.0, 0.0),
             )
-            self._on_done(job)
+            if job.state == "done":  # and not cancelled
+                self._on_done(job)
         elif "failed" in ending:
             if "fault" in ending:
                 log("fault", logging.ERROR, job=job.id, fault_of_learn=ending["fault"])
@@ -187,25 +212,43 @@ class Learning:
         log("job ended", job=job.id, ending=next(iter(ending)))
 
     def _fail(self, job: Job, error: str) -> None:
-        self._jobs.update(job.id, state="failed", error=self._without_paths(job, error))
-        self._take_back(job)
+        now = self._jobs.get(job.id)
+        if now is None or not now.is_unfinished:
+            return
+        stays = self._taken_back(job)  # first: a server that dies now tries it again
+        if stays is not None:
+            error = self._without_paths(job, f"{error} {stays}".strip())
+            self._jobs.update(job.id, state="failed", error=error)
 
     def _without_paths(self, job: Job, text: str) -> str:
         """Where things lie on the server is nothing for clients."""
         return self._settings.without_paths(text.replace(f"{self._jobs.folder(job)}/", ""))
 
-    def _take_back(self, job: Job) -> None:
-        """Leave nothing unfinished in the classifier, so that the next job can begin."""
-        store = Store(self._settings.folder)
+    # Taking back. --------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Take back what ended jobs have left, also those of a server that died meanwhile."""
         try:
-            with store.lock("cancelling"):
-                unfinished = LearnJob.read(store.learning)
-                if unfinished is None or unfinished.source != str(self._jobs.source(job)):
-                    return
-                version = None if store.is_new else store.version()
-                looked = version is not None and version.info["job"] == unfinished.fingerprint
-                if looked and unfinished.parent is not None:
-                    store.go_to(unfinished.parent)
-                store.drop_learning()
+            left = unfinished_source(Store(self._settings.folder))
+            for job in self._jobs.all():
+                is_left = job.state in ("failed", "cancelled")
+                is_left &= left == str(self._jobs.source(job))
+                waits = not job.is_unfinished and not job.is_settled
+                if (is_left or waits) and (stays := self._taken_back(job)) is not None:
+                    self._jobs.settle(job.id, stays or NOT_CHANGED)
+        except Exception:  # it is tried again with the next job
+            log("fault", logging.ERROR, fault=True)
+
+    def _taken_back(self, job: Job) -> str | None:
+        """What is left of a job, in words; None if the server stops before that is known."""
+        until = time.monotonic() + LOCK_SECONDS
+        try:
+            store = Store(self._settings.folder)
+            while not is_free(store) and time.monotonic() < until:
+                if self._stopped.wait(0.2):
+                    return None
+            return take_back(store, self._jobs.source(job))
         except UserError as error:
-            log("unfinished learn stays", logging.WARNING, job=job.id, error=str(error))
+            problem = self._without_paths(job, str(error))
+            log("unfinished learn stays", logging.WARNING, job=job.id, error=problem)
+            return f"What it had learned could not be taken back: {problem}"

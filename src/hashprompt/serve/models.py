@@ -67,6 +67,7 @@ class JobOut(BaseModel):
     kind: Literal["learn"]
     label: str
     photos: int
+    left_out: int
     effort: EffortName
     created: str
     progress: ProgressOut
@@ -94,6 +95,7 @@ class StateOut(BaseModel):
     classes: int
     read_only: bool
     keep_asked: bool
+    keep_photos: bool
     effort: EffortName
     limits: LimitsOut
     job: JobOut | None
@@ -114,6 +116,7 @@ class PlannedClass(BaseModel):
 class PlanOut(BaseModel):
     text: str
     classes: list[PlannedClass]
+    left_out: int  # files that are no photos
     answers_after_seconds: float
     done_after_seconds: float
 
@@ -188,6 +191,7 @@ class UnsureGroup(BaseModel):
 
 class UnsureOut(BaseModel):
     keep_asked: bool
+    folder: str  # where they are, beside that of the classifier
     groups: list[UnsureGroup]
 
 

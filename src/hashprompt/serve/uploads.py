@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from hashprompt.data.fetching.archives import BROKEN, Refused, zip_files
@@ -84,7 +85,7 @@ class Question:
         if not self.files:
             raise Refusal(400, f"No photo was sent. {WRONG_FORM}")
 
-    def begin(self, name: str) -> "Question":
+    def begin(self, name: str, kind: str) -> "Question":
         if len(self.files) >= self._limits.asked_photos:
             most = self._limits.asked_photos
             raise Refusal(413, f"Ask about at most {most} photos at a time.")
@@ -115,10 +116,11 @@ def check_photo_size(size: int, name: str, limits: Limits) -> None:
 
 @dataclass(frozen=True)
 class TaughtPhoto:
-    """A photo that was received: where it lies below the folder, and what the client called it."""
+    """A photo that was received: where it lies below the folder, and what the client said of it."""
 
     path: str
     name: str
+    is_image: bool = False  # whatever its name ends in
 
 
 @dataclass(frozen=True)
@@ -174,14 +176,14 @@ class LessonReader:
         label = fields.get("label", "").strip()
         if len(label) > LONGEST_LABEL:
             raise Refusal(400, f"The label is longer than {LONGEST_LABEL} letters.")
-        photos = self._labelled(label)
+        photos = await run_in_threadpool(self._labelled, label)  # a large zip takes long
         if not photos:
             raise Refusal(400, f"No photo was sent. {WRONG_FORM}")
         return Lesson(self.folder, photos, self._left_out), fields
 
     # Receiving. ----------------------------------------------------------------------------
 
-    def begin(self, name: str) -> "LessonReader":
+    def begin(self, name: str, kind: str) -> "LessonReader":
         if name.lower().endswith(".zip"):
             if self._zip is not None or self._photos:
                 raise Refusal(400, "Send one .zip file alone, or photos.")
@@ -190,15 +192,15 @@ class LessonReader:
         else:
             if self._zip is not None:
                 raise Refusal(400, "Send one .zip file alone, or photos.")
-            self._begin_photo(name)
+            self._begin_photo(name, kind.startswith("image/"))
         self._size = 0
         return self
 
-    def _begin_photo(self, name: str) -> None:
+    def _begin_photo(self, name: str, is_image: bool = False) -> None:
         if len(self._photos) >= self._limits.photos:
             raise Refusal(413, f"Teach at most {self._limits.photos:,} photos at a time.")
         path = f"{PHOTOS}/{len(self._photos) + 1:06d}"
-        self._photos.append(TaughtPhoto(path, name))
+        self._photos.append(TaughtPhoto(path, name, is_image))
         self._file = create_file(inside(self.folder, *path.split("/")))
         self._size = 0
 
@@ -228,13 +230,17 @@ class LessonReader:
 
     def _is_wanted(self, photo: TaughtPhoto, label: str) -> bool:
         """Whether a file of a folder is a photo; others, like .DS_Store, are not kept."""
-        if _is_photo(photo.name):
+        if _is_photo(photo.name, photo.is_image):
             if not label:
                 raise Refusal(400, NO_CLASS)
             return True
-        self._left_out += 1
+        self._leave_out(photo.name)
         remove_file(inside(self.folder, *photo.path.split("/")))
         return False
+
+    def _leave_out(self, name: str) -> None:
+        """Count it, unless it is one of those that systems hide: nobody meant these."""
+        self._left_out += not PurePosixPath(name.replace("\\", "/")).name.startswith(".")
 
     def _unpacked(self) -> list[tuple[TaughtPhoto, str]]:
         packed = inside(self.folder, ZIP)
@@ -258,7 +264,7 @@ class LessonReader:
         limits, self._zip = self._limits, None
         for parts, blocks in zip_files(file, limits.zip_members, limits.unpacked_bytes):
             if not _is_photo("/".join(parts)):
-                self._left_out += 1
+                self._leave_out(parts[-1])
                 continue
             if len(parts) < 2:
                 raise Refusal(400, NO_CLASS)
@@ -282,10 +288,11 @@ def _checked_label(label: str) -> str:
     return label
 
 
-def _is_photo(name: str) -> bool:
+def _is_photo(name: str, is_image: bool = False) -> bool:
+    """By its name, which promises an image unless it is known to be one; hidden ones are not."""
     parts = PurePosixPath(name.replace("\\", "/")).parts
     hidden = any(part.startswith((".", "__MACOSX")) for part in parts if part not in ("..", "/"))
-    return bool(parts) and not hidden and looks_like_image(Path(parts[-1]))
+    return bool(parts) and not hidden and (is_image or looks_like_image(Path(parts[-1])))
 
 
 def renamed_classes(text: str | None) -> dict[str, str]:

@@ -1,10 +1,12 @@
 """The page in a real browser, with a real server behind it: teaching and asking."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from visits import ask, open_tab, say_instead
+from pictures import write_photos
+from visits import ask, go_to_first, open_tab, say_instead
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 expect = playwright.expect
@@ -54,6 +56,26 @@ def test_photos_without_a_label_are_not_sent(page: Any, photos: Path) -> None:
     page.get_by_role("button", name="See the plan").click()
     expect(page.locator("#teach-error")).to_contain_text("Say what is on these photos")
     expect(page.get_by_label("Class of 1 photo")).to_be_focused()
+
+
+def test_a_zip_of_class_folders_is_planned_and_taught_alone(
+    page: Any, photos: Path, tmp_path: Path
+) -> None:
+    write_photos(tmp_path / "new", ("fig",), each=6)
+    zipped = shutil.make_archive(str(tmp_path / "trees"), "zip", tmp_path / "new")
+    open_tab(page, "Teach")
+    page.locator("#teach-files").set_input_files(photos / "noise.png")
+    page.locator("#teach-files").set_input_files(zipped)
+    expect(page.locator("#teach-note")).to_contain_text("A zip file is taught alone")
+    expect(page.locator("#tray")).to_contain_text("trees.zip")
+    page.get_by_role("button", name="See the plan").click()
+    expect(page.locator("#plan li")).to_have_text("fig 6 photos, new")
+    page.get_by_role("button", name="Start teaching").click()
+    page.get_by_text("knows 4 classes").wait_for()
+    open_tab(page, "Ask")
+    ask(page, tmp_path / "new" / "fig" / "0-0.png")
+    expect(page.locator(".answer").get_by_role("heading")).to_contain_text("fig")
+    go_to_first(page)
 
 
 # Asking. ------------------------------------------------------------------------------------------

@@ -55,7 +55,8 @@ export async function refresh() {
 
 // Jobs. ------------------------------------------------------------------------------------------
 
-export const hasEnded = (job) => ["done", "failed", "cancelled"].includes(job.state);
+/** A cancelled job has ended once it says what is left of it. */
+export const hasEnded = ({ state, message }) => ["done", "failed"].includes(state) || (state === "cancelled" && message != null);
 
 /** Tell `onJob` of every change of a job until it has ended. */
 export function followJob(id, onJob) {

@@ -39,6 +39,15 @@ async function fillTab() {
   await show?.().catch((error) => tell($(place), error.message));
 }
 
+/** A learn has ended: show what is new, unless a person is about to do something there. */
+async function fillUnlessUsed() {
+  const panel = $(`panel-${openNow()}`);
+  const isChanged = (input) =>
+    input.type === "checkbox" ? input.checked !== input.defaultChecked : input.value !== input.defaultValue;
+  if (panel.contains(document.activeElement) || [...panel.querySelectorAll("input")].some(isChanged)) return;
+  await fillTab();
+}
+
 function moveByKeys(event) {
   const names = usable();
   const at = names.indexOf(openNow());
@@ -134,7 +143,7 @@ async function start() {
   startHistory();
   await keepUp();
   if (app.state) openTab(location.hash.slice(1));
-  await startJobs(openTab, fillTab).catch(() => {});
+  await startJobs(openTab, fillUnlessUsed).catch(() => {});
   setInterval(keepUp, REFRESH_EVERY);
   document.addEventListener("visibilitychange", keepUp);
 }

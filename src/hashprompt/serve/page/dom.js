@@ -31,10 +31,17 @@ export function tell(place, text) {
   place.hidden = !text;
 }
 
-/** Say something to screen readers; the same words twice are said twice. */
+let unsaid = [];
+
+/** Say something to screen readers, with all else of the same second: one text would cut off another. */
 export function announce(text) {
-  $("live").textContent = "";
-  setTimeout(() => ($("live").textContent = text), 50);
+  unsaid.push(text);
+  if (unsaid.length > 1) return;
+  setTimeout(() => ($("live").textContent = ""), 900); // the same words twice are said twice
+  setTimeout(() => {
+    $("live").textContent = unsaid.join(" ");
+    unsaid = [];
+  }, 1000);
 }
 
 /** Run what a button starts: it cannot be pressed twice, and errors are told in `place`. */

@@ -2,9 +2,9 @@
 
 const PICTURE = /\.(jpe?g|png|webp|bmp|gif|tiff?|ppm|pgm)$/i;
 
-export const isPicture = (file) => file.type.startsWith("image/") || PICTURE.test(file.name);
-export const isZip = (file) => /\.zip$/i.test(file.name);
 const isHidden = (path) => path.split("/").some((part) => /^(\.|__MACOSX$)/.test(part));
+export const isPicture = (file) => !isHidden(file.name) && (file.type.startsWith("image/") || PICTURE.test(file.name));
+export const isZip = (file) => /\.zip$/i.test(file.name);
 
 /** {file, folder}: the folder a file lies in names its class; null for a file brought alone. */
 function item(file, path) {

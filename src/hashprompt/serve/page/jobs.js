@@ -14,6 +14,7 @@ const TITLES = {
 const SPOKEN_EVERY = 15_000; // milliseconds between spoken progress
 
 const shown = new Map(); // job id → its card
+const latest = new Map(); // job id → what the server last said of it
 let openTab;
 let onDone;
 let spoken = 0;
@@ -21,7 +22,7 @@ let spoken = 0;
 export async function startJobs(open, done) {
   openTab = open;
   onDone = done;
-  $("strip-open").addEventListener("click", () => openTab("teach"));
+  $("strip-open").addEventListener("click", () => openTab("teach", true));
   await findJobs();
 }
 
@@ -63,19 +64,27 @@ function progressWords({ progress }) {
   return `${percent(progress.fraction)}${left}`;
 }
 
-function drawStrip(job) {
-  const active = !hasEnded(job);
-  $("strip").hidden = !active;
-  if (active) $("strip-text").textContent = `${TITLES[job.state]}: ${job.progress.text || progressWords(job)}`;
+function drawStrip() {
+  const active = [...latest.values()].filter((job) => !hasEnded(job));
+  const job = active.find(({ state }) => state === "running") || active[0];
+  $("strip").hidden = !job;
+  if (job) $("strip-text").textContent = `${TITLES[job.state]}: ${job.progress.text || progressWords(job)}`;
 }
 
 function draw(card, job) {
-  drawStrip(job);
+  latest.set(job.id, job);
+  drawStrip();
   card.dataset.state = job.state;
-  const what = [job.label, job.photos && count(job.photos, "photo")].filter(Boolean).join(", ");
+  const left = job.left_out > 0 && `${count(job.left_out, "file")} left out`;
+  const what = [job.label, job.photos && count(job.photos, "photo"), left].filter(Boolean).join(", ");
   const head = [make("h3", {}, TITLES[job.state]), what && make("p", { class: "quiet" }, what)];
-  if (!hasEnded(job)) drawRunning(card, job, head);
-  else card.replaceChildren(...head.filter(Boolean), ...endedParts(job));
+  if (!hasEnded(job)) {
+    drawRunning(card, job, head);
+    return;
+  }
+  const hadFocus = card.contains(document.activeElement);
+  card.replaceChildren(...head.filter(Boolean), ...endedParts(job));
+  if (hadFocus) card.focus(); // what had it is no longer there
 }
 
 /** The bar and its button stay the same elements, so that focus stays and the bar can glide. */
@@ -101,7 +110,7 @@ function drawRunning(card, job, head) {
 
 function endedParts(job) {
   if (job.error) return [make("p", { class: "notice bad" }, job.error)];
-  if (job.state === "cancelled") return [make("p", { class: "quiet" }, "Nothing was changed by it.")];
+  if (job.state === "cancelled") return [make("p", { class: "quiet" }, job.message)];
   // The server's name of a learn says nothing to people; how many photos it had does.
   const message = (job.message || "").replace(/\btaught-[\d-]+-[0-9a-f]+\b/, count(job.photos, "photo"));
   const lines = message.split("\n").filter((line) => line.trim());

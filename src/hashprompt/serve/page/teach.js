@@ -18,6 +18,7 @@ const EFFORTS = [
 let groups = [];
 let zip = null;
 let renamed = {}; // what the person said of names that are nearly the same
+let changes = 0; // of anything that a plan depends on
 
 export function startTeach() {
   $("teach-choose").addEventListener("click", () => $("teach-files").click());
@@ -58,7 +59,6 @@ export function addPhotos(items) {
   const left = others ? `${count(others, "file")} left out: not a photo. ` : "";
   const several = zips.length > 1 ? "One zip file at a time. " : "";
   const beside = zips.length && (photos.length || groups.length);
-  tell($("teach-note"), left + several + (beside ? "A zip file is taught alone, so the photos were taken out." : ""));
   if (zips.length) {
     clearTray();
     zip = zips[0].file;
@@ -66,6 +66,7 @@ export function addPhotos(items) {
     zip = null;
     for (const { file, folder } of photos) groupFor(folder).files.push(file);
   }
+  tell($("teach-note"), left + several + (beside ? "A zip file is taught alone, so the photos were taken out." : ""));
   showTray();
   document.querySelector("#tray input:placeholder-shown")?.focus();
 }
@@ -80,13 +81,13 @@ function groupFor(folder) {
 function clearTray() {
   groups = [];
   zip = null;
-  renamed = {};
   tell($("teach-error"), "");
   tell($("teach-note"), "");
   showTray();
 }
 
 function hidePlan() {
+  changes += 1;
   $("plan").hidden = true;
   $("teach-plan").hidden = false;
   $("teach-start").hidden = true;
@@ -94,6 +95,7 @@ function hidePlan() {
 }
 
 function showTray() {
+  renamed = {};
   hidePlan();
   dropPictures($("tray"));
   const photos = groups.reduce((sum, group) => sum + group.files.length, 0);
@@ -144,10 +146,13 @@ function request() {
   const form = new FormData();
   form.append("effort", document.querySelector("[name=effort]:checked")?.value || app.state.effort);
   if (Object.keys(renamed).length) form.append("rename", JSON.stringify(renamed));
-  if (zip) {
-    form.append("photos", zip, zip.name);
-    return form;
-  }
+  if (zip) form.append("photos", zip, zip.name);
+  else addGroups(form);
+  refuseTooMuch(form.getAll("photos"));
+  return form;
+}
+
+function addGroups(form) {
   const labels = groups.map((group) => group.label.trim());
   const missing = labels.indexOf("");
   if (missing >= 0) {
@@ -157,31 +162,25 @@ function request() {
   if (labels.length === 1) {
     form.append("label", labels[0]);
     for (const file of groups[0].files) form.append("photos", file, file.name);
-    return form;
+  } else {
+    groups.forEach((group, i) => addFolder(form, labels[i], group.files));
   }
-  groups.forEach((group, i) => addFolder(form, labels[i], group.files));
-  return form;
 }
 
 function addFolder(form, label, files) {
-  // A file's name in a form cannot hold these.
-  if (/["/\\\r\n]/.test(label)) {
-    throw new Error(`A class whose name holds " or / must be taught alone: ${label}`);
+  // A file's name in a form cannot hold these, and folders that begin so are hidden ones.
+  if (/["/\\\r\n]|^(\.|__MACOSX)/.test(label)) {
+    throw new Error(`A class whose name holds " or /, or begins with a dot, must be taught alone: ${label}`);
   }
-  for (const file of files) form.append("photos", file, `${label}/${file.name}`);
+  for (const file of files) form.append("photos", file, `${label}/${file.name.replaceAll("\\", "_")}`);
 }
 
-async function send(path, busy) {
-  const form = request();
-  refuseTooMuch(form.getAll("photos"));
+async function send(path, form, busy) {
   $("teach-busy").textContent = busy;
   try {
     return await call(path, { form });
-  } catch (error) {
-    if (error.body?.similar?.length) return askWhichClass(error.body.similar);
-    throw error;
   } finally {
-    $("teach-busy").textContent = "";
+    if ($("teach-busy").textContent === busy) $("teach-busy").textContent = "";
   }
 }
 
@@ -214,21 +213,29 @@ function askWhichClass(pairs) {
   );
   $("similar").replaceChildren(...rows);
   $("similar").hidden = false;
-  return null;
 }
 
 // The plan and the start. --------------------------------------------------------------------------
 
 async function showPlan() {
   hidePlan();
-  const plan = await send("/api/plan", "Reading the photos…");
-  if (!plan) return;
-  $("plan").replaceChildren(
+  const asked = changes;
+  const answer = await send("/api/plan", request(), "Reading the photos…").catch((error) => error);
+  if (asked !== changes) throw new Error("Something was changed meanwhile. See the plan again.");
+  if (answer.body?.similar?.length) askWhichClass(answer.body.similar);
+  else if (answer instanceof Error) throw answer;
+  else fillPlan(answer);
+}
+
+function fillPlan(plan) {
+  const parts = [
     make("h3", {}, "The plan"),
     make("p", { class: "lead" }, planWords(plan)),
     make("ul", { class: "chips" }, ...plan.classes.map(chip)),
+    plan.left_out > 0 && make("p", { class: "notice" }, `${count(plan.left_out, "file")} left out: not a photo.`),
     make("details", {}, make("summary", {}, "In detail"), make("pre", {}, plan.text)),
-  );
+  ];
+  $("plan").replaceChildren(...parts.filter(Boolean));
   $("plan").hidden = false;
   $("teach-plan").hidden = true;
   $("teach-start").hidden = false;
@@ -250,9 +257,29 @@ function chip({ label, photos, new: isNew }) {
   return make("li", {}, make("strong", {}, label), ` ${words}`);
 }
 
+/** What is being sent leaves the tray at once: the next class may be brought meanwhile. */
 async function teach() {
-  const job = await send("/api/teach", "Sending the photos…");
-  if (!job) return;
+  const form = request();
+  const sent = { groups, zip };
   clearTray();
-  showJob(job, true);
+  $("teach-choose").focus(); // the button that was pressed is no longer there
+  try {
+    const job = await send("/api/teach", form, "Sending the photos…");
+    showJob(job, !groups.length && !zip);
+  } catch (error) {
+    putBack(sent);
+    if (!error.body?.similar?.length) throw error;
+    askWhichClass(error.body.similar);
+  }
+}
+
+function putBack(sent) {
+  const isEmpty = !zip && !groups.length;
+  if (!isEmpty && (zip || sent.zip)) {
+    tell($("teach-note"), "The photos before were not taught: bring them again once these are.");
+    return;
+  }
+  groups = [...sent.groups, ...groups];
+  zip = sent.zip;
+  showTray();
 }

@@ -78,8 +78,7 @@ function photoBox({ id, file, label, probability }, ticked) {
 }
 
 function actions(group, index, ticked, error) {
-  const input = make("input", { id: `name-${index}`, list: "known-classes", placeholder: "What is it?", autocomplete: "off" });
-  input.value = group.likely ?? "";
+  const input = make("input", { id: `name-${index}`, list: "known-classes", placeholder: "What is it?", autocomplete: "off", value: group.likely });
   const teach = make("button", { class: "primary" }, "Teach these");
   const remove = button("Remove these", () => during(remove, error, () => removePhotos(ticked())));
   const submit = (event) => {

@@ -31,7 +31,7 @@ export function moment(text) {
 export function learned(name) {
   const [, day] = /^taught-(\d{4}-\d\d-\d\d)/.exec(name) || [];
   if (!day) return `learn ${name}`;
-  return `learned ${new Date(day).toLocaleDateString("en-GB", { day: "numeric", month: "short" })}`;
+  return `learned ${new Date(day).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" })}`;
 }
 
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -74,6 +74,7 @@ def state(service: ServiceOf) -> dict[str, Any]:
         "classes": len(service.known_classes()),
         "read_only": settings.read_only,
         "keep_asked": service.asked.is_on,
+        "keep_photos": settings.photos is not None,
         "effort": settings.effort,
         "limits": {name: getattr(limits, name) for name in shown},
         "job": unfinished[0].to_dict() if unfinished else None,

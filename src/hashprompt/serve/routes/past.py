@@ -156,7 +156,7 @@ def _edited(service: Service, edit: Callable[[ContinualClassifier], Any]) -> dic
 
 
 def _refuse_while_learning(service: Service) -> None:
-    if service.jobs.unfinished():
+    if not service.jobs.are_settled():
         raise Refusal(409, "A learn is running or waiting. Wait until it is done, or cancel it.")
     if service.store.is_new:
         raise UserError("It has learned nothing yet: teach it first.")

@@ -14,7 +14,7 @@ from hashprompt.classifier import ContinualClassifier
 from hashprompt.classifier.learn_job import Effort
 from hashprompt.classifier.names import SimilarNames, resolve_names
 from hashprompt.serve.jobs import Job
-from hashprompt.serve.keeping import keep_photos
+from hashprompt.serve.keeping import kept_paths
 from hashprompt.serve.models import JobOut, JobsOut, PlanOut, lesson_form
 from hashprompt.serve.problems import Refusal
 from hashprompt.serve.service import Service, ServiceOf, request_id
@@ -40,16 +40,16 @@ async def teach(request: Request, service: ServiceOf) -> dict[str, Any]:
 @router.post("/api/plan", response_model=PlanOut, openapi_extra=lesson_form())
 async def plan(request: Request, service: ServiceOf) -> dict[str, Any]:
     """What `teach` would do with the same form, and how long it would take; nothing is kept."""
-    if service.is_planning:
-        raise Refusal(503, "Another plan is being made. Try again soon.", 2)
-    service.is_planning = True
-    try:
-        with _received(service, request) as folder:
-            lesson, fields = await LessonReader(folder, service.settings.limits).read(request)
-            effort, rename = chosen_effort(service, fields.get("effort")), _rename(fields)
+    with _received(service, request) as folder:
+        lesson, fields = await LessonReader(folder, service.settings.limits).read(request)
+        effort, rename = chosen_effort(service, fields.get("effort")), _rename(fields)
+        if service.is_planning:  # not before: who sends slowly must not keep others from it
+            raise Refusal(503, "Another plan is being made. Try again soon.", 2)
+        service.is_planning = True
+        try:
             return await run_in_threadpool(_planned, service, lesson, effort, rename)
-    finally:
-        service.is_planning = False
+        finally:
+            service.is_planning = False
 
 
 @contextmanager
@@ -86,8 +86,8 @@ def begin(
     service.jobs.refuse_more()
     names = resolved(service, lesson, rename)
     keep_in = service.settings.photos
-    paths = keep_photos(keep_in, lesson, names) if keep_in else {}
-    return service.jobs.add(lesson, paths, effort=effort, rename=rename, asked=asked)
+    kept = kept_paths(keep_in, lesson, names) if keep_in else {}
+    return service.jobs.add(lesson, kept, effort=effort, rename=rename, asked=asked)
 
 
 def resolved(service: Service, lesson: Lesson, rename: dict[str, str]) -> dict[str, str]:
@@ -120,6 +120,7 @@ def _planned(
             {"label": name, "photos": count, "new": name in made.new_classes}
             for name, count in sorted(counts.items())
         ],
+        "left_out": lesson.left_out,
         "answers_after_seconds": made.first_answer,
         "done_after_seconds": round(sum(made.seconds.values()), 1),
     }
@@ -142,7 +143,7 @@ def job(name: str, service: ServiceOf) -> dict[str, Any]:
 
 @router.delete("/api/jobs/{name}", response_model=JobOut)
 def cancel(name: str, service: ServiceOf) -> dict[str, Any]:
-    """Cancel a job; an ended one stays as it is."""
+    """Cancel a job; an ended one stays as it is. Once it is taken back, `message` tells so."""
     return service.learning.cancel(_found(service, name).id).to_dict()
 
 
@@ -167,7 +168,7 @@ async def _followed(service: Service, name: str) -> AsyncIterator[str]:
             if data != last:
                 last, silent = data, 0.0
                 yield f"event: job\ndata: {data}\n\n"
-            if not job.is_unfinished:
+            if job.is_settled:
                 return
             await asyncio.sleep(LOOKS)
             silent += LOOKS

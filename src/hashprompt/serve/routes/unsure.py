@@ -27,7 +27,13 @@ NO_PHOTO = "There is no such photo. GET /api/unsure lists them."
 @router.get("/api/unsure", response_model=UnsureOut)
 def unsure(service: ServiceOf) -> dict[str, Any]:
     """Photos that were asked about and unknown or unsure, in groups of likeness."""
-    return {"keep_asked": service.asked.is_on, "groups": service.asked.groups()}
+    known = set(service.known_classes())
+    groups = [
+        {**group, "likely": group["likely"] if group["likely"] in known else None}
+        for group in service.asked.groups()
+    ]
+    folder = service.settings.without_paths(str(service.private.asked))
+    return {"keep_asked": service.asked.is_on, "folder": folder, "groups": groups}
 
 
 @router.post("/api/unsure/keep", response_model=KeepOut)

@@ -1,0 +1,60 @@
+"""Undo what a learn of the server has done that was cancelled or has failed."""
+
+from pathlib import Path
+
+from hashprompt.classifier.learn_job import LearnJob
+from hashprompt.classifier.store import Store
+from hashprompt.errors import UserError
+
+
+def is_free(store: Store) -> bool:
+    """Whether nobody writes to the classifier; a learn that was stopped may still be saving."""
+    try:
+        with store.lock("cancelling"):
+            return True
+    except UserError:
+        return False
+
+
+def unfinished_source(store: Store) -> str | None:
+    """The list of photos of the learn that is unfinished in the classifier, if there is one."""
+    unfinished = LearnJob.read(store.learning)
+    return None if unfinished is None else unfinished.source
+
+
+def take_back(store: Store, source: Path) -> str:
+    """Leave nothing of a learn in the classifier, so that the next one can begin.
+
+    Args:
+        source: the list of its photos.
+
+    Returns:
+        In words, what became of the version that it had made; empty if it had made none.
+
+    Raises:
+        UserError: if another program uses the classifier, or the version before is damaged.
+    """
+    with store.lock("cancelling"):
+        of_whom = unfinished_source(store)
+        if of_whom not in (None, str(source)):
+            return ""  # somebody learns something else since
+        version = None if store.is_new else store.version()
+        # Also if the learn is over: it may have been cancelled just before it could say so.
+        is_ours = version is not None and _is_learned_from(version.info, source)
+        before = version.info["parent"] if version is not None and is_ours else None
+        if before is not None:
+            store.go_to(before)
+        store.drop_learning()
+    if version is None or not is_ours:
+        return ""
+    if before is not None:
+        return f"What it had learned is taken back: version {before} answers, as before."
+    return (
+        f"It was the first learn, with no version before it to go back to: version "
+        f"{version.number} stays, with what it had learned so far."
+    )
+
+
+def _is_learned_from(info: dict[str, object], source: Path) -> bool:
+    """Whether a version was learned, and not edited, from a list of photos."""
+    return info["source"] == source.stem and not info.get("edit")

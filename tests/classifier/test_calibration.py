@@ -53,19 +53,30 @@ def test_few_photos_keep_the_temperature_there_was() -> None:
 
 def test_calibration_is_judged_on_photos_it_was_not_fitted_on() -> None:
     # One half is right, the other wrong. Each is judged by what the other suggests: the wrong ones
-    # as 20 right photos make it (off by 1 − 1/44, see below), the right ones with chance level.
+    # with near certainty, the right ones with little more than chance level.
     logits = torch.tensor([[3.0, 0.0]]).repeat(40, 1)
     labels = torch.arange(40) % 2
     _, told = calibrate(logits, labels, None)
-    assert told["error"] == pytest.approx(100 * (43 / 44 + 1 / 2) / 2, abs=0.5)
-    assert calibration_error(logits, labels, fit_temperature(logits, labels)) < 1
+    right, wrong = (fit_temperature(logits[:20], torch.full((20,), label)) for label in (0, 1))
+    sure, unsure = (1 / (1 + np.exp(-3 / t)) for t in (right, wrong))
+    assert (sure > 0.9, unsure < 0.6) == (True, True)
+    assert told["error"] == pytest.approx(100 * (sure + (1 - unsure)) / 2, abs=0.01)
+    assert calibration_error(logits, labels, fit_temperature(logits, labels)) < 10
 
 
-@pytest.mark.parametrize("scale", [3.0, 300.0])
-def test_photos_that_are_all_right_have_a_temperature_too(scale: float) -> None:
-    # A share of 1/(40 + 2) of each label is spread over both classes: 1 − 1/84 of it is right.
-    logits, labels = torch.tensor([[scale, 0.0]]).repeat(40, 1), torch.zeros(40, dtype=torch.int64)
-    assert fit_temperature(logits, labels) == pytest.approx(scale / np.log(83), rel=1e-3)
+def test_photos_that_are_all_right_leave_the_temperature_that_was_expected() -> None:
+    labels = torch.zeros(40, dtype=torch.int64)
+    sure = torch.tensor([[300.0, 0.0]]).repeat(40, 1)  # right at any temperature
+    assert fit_temperature(sure, labels, 7.0) == pytest.approx(7.0, rel=1e-3)
+    assert fit_temperature(100 * sure, labels) == pytest.approx(UNCALIBRATED, rel=1e-3)
+
+
+def test_the_expected_temperature_weighs_as_much_as_one_photo() -> None:
+    """Where the slopes of log(1 + exp(−3 / T)) and of (log T − log 7)² / 80 cancel out."""
+    logits, labels = torch.tensor([[3.0, 0.0]]).repeat(40, 1), torch.zeros(40, dtype=torch.int64)
+    fitted = fit_temperature(logits, labels, 7.0)
+    slope = 3 / fitted / (1 + np.exp(3 / fitted))  # by log T
+    assert slope == pytest.approx(-np.log(fitted / 7) / 40, rel=1e-3)
 
 
 def test_one_class_has_no_temperature_of_its_own() -> None:

@@ -20,17 +20,20 @@ QUANTILES = 101
 STRANGE_RIDGE = 3.0
 
 
-def fit_temperature(logits: Tensor, labels: Tensor) -> float:
-    """T that makes softmax(logits / T) most likely, for logits (N, C) and labels (N,)."""
+def fit_temperature(logits: Tensor, labels: Tensor, expected: float = UNCALIBRATED) -> float:
+    """T that makes softmax(logits / T) most likely, for logits (N, C) and labels (N,).
+
+    Args:
+        expected: T where the photos do not tell: if all are right, any certainty would do. It
+            weighs as much as one photo (a normal distribution of log T).
+    """
     from scipy.optimize import minimize_scalar  # only a learn fits one
 
     logits, labels = exact(logits), capable(labels)
-    # As Platt does it: if all photos are right, any certainty would do, but N of N are no proof.
-    doubt = 1 / (len(labels) + 2)
 
     def loss(log_t: float) -> float:
-        scaled = logits / np.exp(log_t)
-        return float(F.cross_entropy(scaled, labels, label_smoothing=doubt))
+        surprise = (log_t - np.log(expected)) ** 2 / 2
+        return float(F.cross_entropy(logits / np.exp(log_t), labels)) + surprise / len(labels)
 
     return float(np.exp(minimize_scalar(loss, bounds=(-3.0, 6.0), method="bounded").x))
 
@@ -60,10 +63,10 @@ def calibrate(logits: Tensor, labels: Tensor, before: float | None) -> tuple[flo
     logits, labels = exact(logits), capable(labels)
     # Each half is judged with the temperature of the other: a fit must not praise itself.
     odd = torch.arange(len(labels), device=labels.device) % 2 == 1
-    crossed = logits.new_empty(len(labels), 1)
+    expected, crossed = before or UNCALIBRATED, logits.new_empty(len(labels), 1)
     for half in (odd, ~odd):
-        crossed[half] = fit_temperature(logits[~half], labels[~half])
-    return fit_temperature(logits, labels), {
+        crossed[half] = fit_temperature(logits[~half], labels[~half], expected)
+    return fit_temperature(logits, labels, expected), {
         "images": len(labels),
         "fitted": True,
         "error_uncalibrated": round(calibration_error(logits, labels, 1.0), 2),

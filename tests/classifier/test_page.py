@@ -189,6 +189,11 @@ def test_sections_follow_the_order_of_what_matters(page: str) -> None:
     ]
 
 
+def test_how_one_prompt_is_used_needs_no_figure() -> None:
+    html = render_page(changed(**{**SMALL, "usage": [[3], [4], [5]]}), [])
+    assert "Use of the prompt pool" not in html
+
+
 def test_names_never_become_markup() -> None:
     evil = '"><script>alert(1)</script>'
     info = {"source": evil, "batch_names": [evil] * 3, "notes": [evil]}

@@ -170,7 +170,7 @@ def _accuracy_figure(changes: Changes) -> PageFigure | None:
 
 
 def _usage_figure(info: dict[str, Any]) -> PageFigure | None:
-    if not info["usage"]:
+    if not info["usage"] or len(info["usage"][0]) < 2:  # one prompt for all
         return None
     draw = partial(draw_usage, info["usage"], info["batch_names"])
     return _figure(draw, "share of each expert in each learn", USAGE_CAPTION)

@@ -6,8 +6,10 @@
 A page holds `<!-- table: GRID COLUMN, COLUMN … -->`, the table, and `<!-- end of table -->`; or
 `<!-- table: GRID COLUMN … of ROW; ROW … -->` for a few rows in an order of their own.
 `<!-- table: FILE tried -->` is the table of the rates in FILE.json (benchmarks/rates.py), and
-`<!-- table: FILE seconds -->` accuracy and seconds of own photos (benchmarks/instant.py), and
-`<!-- table: claims verdicts -->` what `hashprompt paper report` says of the paper's claims.
+`<!-- table: FILE seconds -->` accuracy and seconds of own photos (benchmarks/instant.py),
+`<!-- table: FILE learns -->` what they know after each learn (benchmarks/months.py), and
+`<!-- table: claims verdicts -->` what `hashprompt paper report` says of the paper's claims;
+`<!-- table: paper T7, T8 -->` are tables of the paper at the scale nano.
 """
 
 import argparse
@@ -143,6 +145,28 @@ def accuracy_and_seconds(rows: list[Result]) -> str:
     return f"{told}, training kept in {kept} of {learns}"
 
 
+def learns_table(file: str) -> str:
+    """Accuracy on the photos that each learn held out, after it and after later ones."""
+    learns = json.loads((DOCS / "results" / f"{file}.json").read_text())["learns"]
+    after = [f"after {learn['learn']}{' (look)' * learn['is_look']}" for learn in learns]
+    lines = [["held-out photos of", *after], ["---"] * (1 + len(learns))]
+    found = [learn["accuracy"] for learn in learns]
+    for source, last in found[-1].items():
+        cells = (share(rows[source]) if source in rows else "" for rows in found)
+        lines.append([f"{source} ({last['tested']})", *cells])
+    totals = ([sum(row[n] for row in rows.values()) for n in ("right", "tested")] for rows in found)
+    sums = ({"right": right, "tested": tested} for right, tested in totals)
+    lines.append(["all", *map(share, sums)])
+    errors = (f"{learn['calibration']['error']:.1f} %" for learn in learns)
+    lines.append(["calibration error", *errors])
+    lines.append(["size of the version", *(f"{learn['bytes'] / 1e6:.1f} MB" for learn in learns)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def share(counts: Result) -> str:
+    return f"{100 * counts['right'] / counts['tested']:.1f} %"
+
+
 def verdicts() -> str:
     """The claims of the paper, as its report judges them, without a title."""
     from hashprompt.paper.claims import judge
@@ -151,6 +175,20 @@ def verdicts() -> str:
 
     results = read_ledgers([LEDGER])
     return claims_text(judge(results), results).split("\n", 2)[2]
+
+
+def paper_tables(names: list[str]) -> str:
+    """Tables of the paper beside what the embedded drawings gave."""
+    from hashprompt.paper.data import find_experiment
+    from hashprompt.paper.result_tables import tables_of
+    from hashprompt.paper.results import read_ledgers
+
+    results, parts = read_ledgers([LEDGER]), []
+    for experiment in map(find_experiment, names):
+        tables = (t for t in tables_of(experiment, results) if t.title.startswith("nano"))
+        title = f"**{experiment.name}** {markdown_text(experiment.title)}"
+        parts += [f"{title}\n\n{table.to_markdown().rstrip()}\n" for table in tables]
+    return "\n".join(parts)
 
 
 def renewed(page: str) -> str:
@@ -162,10 +200,14 @@ def renewed(page: str) -> str:
             return begin + rates_table(grid) + end
         if columns == "seconds":
             return begin + seconds_table(grid) + end
+        if columns == "learns":
+            return begin + learns_table(grid) + end
         if columns == "verdicts":
             return begin + verdicts() + end
         columns, of, rows = columns.partition(" of ")
         names = [name.strip() for name in columns.split(",")]
+        if grid == "paper":
+            return begin + paper_tables(names) + end
         chosen = [row.strip() for row in rows.split(";")] if of else None
         return begin + table(grid, names, chosen) + end
 

@@ -197,3 +197,22 @@ def test_what_is_no_uri_is_a_path_and_unknown_kinds_are_refused(tmp_path: Path) 
         open_folder("nonsense://x")
     with pytest.raises(UserError, match=r"No sweep is at memory://nothing"):
         Sweep.load("memory://nothing")
+
+
+def test_a_server_that_is_gone_for_a_while_ends_no_sweep(
+    uri: str, cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise ConnectionError("nobody is there")
+
+    folder = open_folder(uri)
+    folder.write_cells([cell])
+    folder.refresh()
+    monkeypatch.setattr(RemoteFolder, "versions", gone)
+    monkeypatch.setattr(RemoteFolder, "write", gone)
+    with pytest.warns(UserWarning, match="nobody is there"):
+        folder.refresh()
+    with pytest.warns(UserWarning, match="nobody is there"):
+        folder.write_failure(cell.digest, "wrong", "", 1)
+    with pytest.raises(ConnectionError):  # nothing is known of it yet
+        open_folder(uri).refresh()

@@ -9,22 +9,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from running import Cli
 
 from hashprompt import benchmark, sweep
+from hashprompt.cli.sweeps import show
 from hashprompt.errors import UserError
 from hashprompt.methods.registry import METHODS, OWN_METHODS, import_methods
 from hashprompt.storage.lock import locked
 from hashprompt.sweeps.cell import run_cell
 from hashprompt.sweeps.folder import SILENT_SECONDS, SweepFolder
 from hashprompt.sweeps.grid import read_grid
+from hashprompt.sweeps.jobs import Job, Outcome, Tell
 from hashprompt.sweeps.processes import visible_gpus
-from hashprompt.sweeps.runner import Sweep
+from hashprompt.sweeps.runner import Sweep, run_sweep
 
 PATIENCE = 300  # seconds until a process counts as stuck
 # Methods that go wrong in their second task: always, or until a file is there.
@@ -171,6 +174,34 @@ def test_weights_need_not_be_here_to_see_how_far_a_sweep_is(
     grid |= {"methods": "simplecil", "backbones": "elsewhere/vit.safetensors"}
     SweepFolder(tmp_path).write_cells(read_grid(grid).cells(files_needed=False))
     assert "1 waiting" in cli("sweep", "status", tmp_path).out
+
+
+class Stopped:
+    """An engine that begins all cells, and is stopped before any is done."""
+
+    workers, is_working = 1, False
+
+    def __init__(self, folder: SweepFolder) -> None:
+        self.folder = folder
+
+    def start(self, jobs: Sequence[Job], tell: Tell) -> None:
+        for job in jobs:
+            self.folder.write_progress(job.digest, progress())
+            tell(job, Outcome("stopped"), 1)
+
+    def stop(self) -> None:
+        pass
+
+
+def test_after_a_stop_nobody_works_and_what_is_left_is_a_failure(
+    grid: dict[str, Any], tmp_path: Path
+) -> None:
+    cells = read_grid({**grid, "methods": "simplecil"}).cells()
+    found = run_sweep(cells, tmp_path, Stopped(SweepFolder(tmp_path)), quiet=True)
+    assert [state.state for _, state in found.states()] == ["waiting"]
+    with pytest.raises(typer.Exit):
+        show(found, ended=True)
+    show(found)  # from another terminal it is none
 
 
 class Command:

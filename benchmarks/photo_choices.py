@@ -13,15 +13,18 @@ from typing import Any
 
 from instant import draw, learn
 
+POOL: dict[str, Any] = {"experts": 15, "top_k": 2, "protected": 2, "router_next": "copy"}
+ONE: dict[str, Any] = {"experts": 1, "top_k": 1, "protected": 1, "router_next": "same"}
 MODULATED: dict[str, Any] = {
+    **POOL,
     **{"lr": 0.06, "first_lr_scale": 1, "layers": [1, 2, 3, 4]},
     **{"drift": "ignore", "hdr": True, "hgm": True},
 }
 FOLLOWED: dict[str, Any] = {
+    **POOL,
     **{"lr": 0.1, "first_lr_scale": 10, "layers": None},
     **{"drift": "affine", "hdr": False, "hgm": False},
 }
-ONE: dict[str, Any] = {"experts": 1, "top_k": 1, "protected": 1, "router_next": "same"}
 VARIANTS: dict[str, dict[str, Any]] = {  # rates are multiplied by batch_size/256
     "modulated, rate 0.06": MODULATED,
     "modulated, rate 0.6": {**MODULATED, "lr": 0.6},

@@ -282,14 +282,18 @@ def killed_after(monkeypatch: pytest.MonkeyPatch, puts: int) -> None:
     monkeypatch.setattr(SortFolder, "put", cut)
 
 
-@pytest.mark.parametrize("puts", [4, 23, 30])
-def test_a_killed_sort_leaves_what_was_put_right_since(
-    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, puts: int
-) -> None:
-    with monkeypatch.context() as patch:
+def sort_killed_after(puts: int, inbox: Path, into: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
         killed_after(patch, puts)
         with pytest.raises(PowerCut):
-            sort(inbox, tmp_path / "sorted")
+            sort(inbox, into)
+
+
+@pytest.mark.parametrize("puts", [4, 23, 30])
+def test_a_killed_sort_leaves_what_was_put_right_since(
+    inbox: Path, tmp_path: Path, puts: int
+) -> None:
+    sort_killed_after(puts, inbox, tmp_path / "sorted")
     put = sorted((tmp_path / "sorted").glob("*/*.png"))  # the last one too
     mine = tmp_path / "sorted" / "mine"
     mine.mkdir()
@@ -302,12 +306,9 @@ def test_a_killed_sort_leaves_what_was_put_right_since(
 
 
 def test_photos_that_come_while_groups_are_made_wait_for_the_next_sort(
-    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inbox: Path, tmp_path: Path
 ) -> None:
-    with monkeypatch.context() as patch:
-        killed_after(patch, 30)
-        with pytest.raises(PowerCut):
-            sort(inbox, tmp_path / "sorted")
+    sort_killed_after(30, inbox, tmp_path / "sorted")
     for number in range(20):  # were they grouped too, these would be the largest group
         photo(inbox / f"yy{number}.png", 600 + number)
     done = sort(inbox, tmp_path / "sorted")
@@ -319,10 +320,7 @@ def test_photos_that_come_while_groups_are_made_wait_for_the_next_sort(
 def test_groups_that_are_made_otherwise_after_a_kill_are_counted_as_they_are(
     inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        killed_after(patch, 26)
-        with pytest.raises(PowerCut):
-            sort(inbox, tmp_path / "sorted")
+    sort_killed_after(26, inbox, tmp_path / "sorted")
     with monkeypatch.context() as patch:  # another version of scikit-learn, say
         patch.setattr(Groups, "of", lambda self, features: np.full(len(features), -1))
         done = sort(inbox, tmp_path / "sorted")
@@ -349,12 +347,9 @@ def test_groups_are_numbered_beside_classes_and_other_folders(
 
 
 def test_what_a_sort_left_that_was_killed_while_it_tidied_up_is_no_decision(
-    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inbox: Path, tmp_path: Path
 ) -> None:
-    with monkeypatch.context() as patch:
-        killed_after(patch, 30)
-        with pytest.raises(PowerCut):
-            sort(inbox, tmp_path / "sorted")
+    sort_killed_after(30, inbox, tmp_path / "sorted")
     (tmp_path / "sorted/.sorting/job.json").unlink()
     more = tmp_path / "more"
     photo(more / "a1.png", 700)
@@ -449,12 +444,9 @@ def test_learn_leaves_out_what_has_no_name_yet(inbox: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("puts", [4, 30])
 def test_folders_of_an_unfinished_sort_are_not_learned(
-    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, puts: int
+    inbox: Path, tmp_path: Path, puts: int
 ) -> None:
-    with monkeypatch.context() as patch:
-        killed_after(patch, puts)
-        with pytest.raises(PowerCut):
-            sort(inbox, tmp_path / "sorted")
+    sort_killed_after(puts, inbox, tmp_path / "sorted")
     with pytest.raises(UserError, match=r"sort into .*sorted is unfinished"):
         labelled_images(tmp_path / "sorted")
     shutil.rmtree(tmp_path / "sorted/.sorting")  # as the message offers

@@ -121,10 +121,6 @@ def main() -> None:
                     found = regression(photos, test, options)
                 rows.append({**about, "system": system, **found})
                 print(json.dumps(rows[-1]), flush=True)
-                told = {
-                    **options,
-                    **({"backbone": Path(args.weights).name} if args.weights else {}),
-                }
                 args.out.write_text(json.dumps({"options": told, "rows": rows}, indent=1) + "\n")
 
 

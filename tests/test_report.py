@@ -48,7 +48,7 @@ RESULT: dict[str, Any] = {
     "usage": [[30, 10, 0, 0], [0, 10, 30, 0]],
     "diagnostics": [
         {"task": 0, "routing_entropy": 0.6, "loss": 0.31},
-        {"task": 1, "routing_entropy": 0.5},
+        {"task": 1, "routing_entropy": 0.5, "drift": 0.4},
     ],
     "parameters": {"prompts": 1200, "routers": 80, "head": 0},
     "timings": [
@@ -257,3 +257,10 @@ def test_unusable_results_say_what_to_do(tmp_path: Path, content: Any, advice: s
 def test_absent_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         write_report(tmp_path / "nowhere")
+
+
+def test_drift_is_drawn_where_it_was_measured() -> None:
+    assert figures.drift(JOINT) is None
+    told = [{"task": 0}, {"task": 1, "drift": 0.25}, {"task": 2, "drift": 0.5}]
+    (line,) = figures.drift(RESULT | {"diagnostics": told}).axes[0].lines
+    assert line.get_xydata().tolist() == [[1, 0.25], [2, 0.5]]

@@ -94,3 +94,11 @@ def test_batch_sizes_are_those_that_were_asked(tmp_path: Path) -> None:
 def test_time_leaves_evaluation_out(tmp_path: Path) -> None:
     write_ledger(tmp_path, ["T14"], lambda row, seed: 60.0)
     assert [bar.get_width() for bar in axes_of("time", tmp_path).patches] == [36.0] * 3
+
+
+def test_drift_is_drawn_task_by_task(tmp_path: Path) -> None:
+    diagnostics = [{"task": 0}, {"task": 1, "drift": 0.5}, {"task": 2, "drift": 0.75}]
+    write_ledger(tmp_path, ["F7"], lambda row, seed: 60.0, diagnostics=diagnostics)
+    found = lines_of("drift", tmp_path)
+    assert list(found) == ["MoE", "Hash", "Hash, best, Gaussians stay", "Hash, best"]
+    assert all(points == [(1, 0.5), (2, 0.75)] for points in found.values())

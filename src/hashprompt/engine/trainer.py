@@ -3,7 +3,9 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -160,7 +162,8 @@ class Trainer:
         self.method.end_task(task)
         if len(data.test):  # else whoever runs us tests for himself
             self._evaluate(data.index)
-        self.log["diagnostics"].append({"task": data.index, **self.method.diagnostics()})
+        diagnostics = {**self.method.diagnostics(), **self._drift(data.index)}
+        self.log["diagnostics"].append({"task": data.index, **diagnostics})
         self._pass_on(data.index, self.method.remark())
         self._advance(data.index + 1, -1)
         self.callbacks.on_task_end(data.index)
@@ -250,13 +253,17 @@ class Trainer:
 
     def _draw(self, draw: Callable[[], list[Batch]]) -> list[Batch]:
         """The batches of an epoch; its passes were counted already if the epoch is resumed."""
+        with self._uncounted() if self.position.step else nullcontext():
+            return draw()
+
+    @contextmanager
+    def _uncounted(self) -> Iterator[None]:
+        """Passes that are not the method's own, or were counted already."""
         passes = self.backbone.model.passes
         counted = Counter(passes)
-        drawn = draw()
-        if self.position.step:
-            passes.clear()
-            passes.update(counted)
-        return drawn
+        yield
+        passes.clear()
+        passes.update(counted)
 
     def _from(
         self, where: tuple[int | str, ...], rows: Sequence[Tensor], make: Callable[[int], Batch]
@@ -281,6 +288,25 @@ class Trainer:
         self.log["after_task"].append(entry)
         self.clock.count(images)
         return entry
+
+    @torch.no_grad()
+    def _drift(self, task: int) -> dict[str, float]:
+        """How far stored means of old classes are from the truth, which no learner could know."""
+        old = self.stream.tasks[:task] if self.options.measure_drift else ()
+        self.method.eval()
+        with self._uncounted():
+            distances = [found for data in old if (found := self._distances(data)) is not None]
+        self.method.train()
+        return {"drift": float(torch.cat(distances).mean())} if distances else {}
+
+    def _distances(self, data: TaskData) -> Tensor | None:
+        """Of the means of a task's classes, (C,); None where nothing is stored or to be seen."""
+        stored = self.method.stored_classes(data.index)
+        if stored is None or not len(data.train):
+            return None
+        see = partial(self.method.current_features, task=data.index)
+        now = self.passes.map(data.train, see)
+        return stored.distances(now, data.train.labels.to(now.device))
 
     def evaluate(self) -> dict[str, Any]:
         """Test the learner of a finished run: the last entry of `after_task`, made anew."""

@@ -21,6 +21,7 @@ from hashprompt.parts.alignment import shuffled_batches
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler
 from hashprompt.parts.heads import GrowingLinear
+from hashprompt.parts.stored_classes import StoredClasses, stored_classes
 
 
 class AlignedTuning(WholeTuning):
@@ -105,6 +106,12 @@ class AlignedTuning(WholeTuning):
             optimizer="sgd",
             schedule="cosine",
         )
+
+    def stored_classes(self, task: int) -> StoredClasses:
+        return stored_classes(self.gaussians, self.cells, task)
+
+    def current_features(self, images: Tensor, task: int) -> Tensor:
+        return self.features(images)
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         return Prediction(self.aligned(self.features(images)))

@@ -20,6 +20,7 @@ from hashprompt.methods.phase import (
     learning_rate_factor,
 )
 from hashprompt.methods.registry import MethodInfo, register
+from hashprompt.parts.stored_classes import StoredClasses
 
 __all__ = [
     "Batch",
@@ -129,6 +130,14 @@ class Method(nn.Module):
     def remark(self) -> str | None:
         """What a person should be told about the task just learned, if anything."""
         return None
+
+    def stored_classes(self, task: int) -> StoredClasses | None:
+        """What is kept of the classes of a task, if answers stand on it."""
+        return None
+
+    def current_features(self, images: Tensor, task: int) -> Tensor:
+        """Features (B, D) of images of a task (B, 3, S, S) that `stored_classes` tells of, now."""
+        raise NotImplementedError
 
     def images_stored(self) -> int:
         """How many images a memory holds."""

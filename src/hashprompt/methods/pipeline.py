@@ -29,6 +29,7 @@ from hashprompt.parts.contrastive import contrastive_identity, contrastive_paper
 from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler
 from hashprompt.parts.heads import GrowingLinear, TaskIdentityHead, masked_cross_entropy
+from hashprompt.parts.stored_classes import StoredClasses, stored_classes
 
 
 def alignment_phase(
@@ -117,6 +118,15 @@ class Pipeline(Method):
     def trains_prompts(self) -> bool:
         """Whether tasks get prompts from now on; without, they are told by plain features."""
         return False
+
+    def stored_classes(self, task: int) -> StoredClasses:
+        return stored_classes(self.final_stats, self.cells, task)
+
+    def current_features(self, images: Tensor, task: int) -> Tensor:
+        tokens = self.backbone.embed(images)
+        if not self.has_prompts or self.plain_tasks()[task]:
+            return self.backbone.encode(tokens)
+        return self.prompted(tokens, torch.full((len(images),), task, device=tokens.device))
 
     def keep_tasks(self, tasks: Tensor) -> None:
         """Keep what these tasks (n,) have of their own, and nothing of the others."""

@@ -44,4 +44,9 @@ class RunOptions(Options):
     precision: Annotated[  # a bare 32 arrives as a number
         Literal["32", "bf16-mixed", "16-mixed"], BeforeValidator(str)
     ] = Field("32", description="of the ViT")
+    measure_drift: bool = Field(
+        False,
+        description="for analysis, look at old training images again after each task: how far "
+        "stored class means are from them",
+    )
     checkpoint_minutes: float = Field(2.0, ge=0, description="between saves inside a phase")

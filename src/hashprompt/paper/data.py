@@ -12,7 +12,7 @@ from hashprompt.options import Options, unknown
 from hashprompt.sweeps.grid import RowSpec
 
 Scale = Literal["nano", "mini", "full"]
-Metric = Literal["FAA", "CAA", "FM", "hours"]
+Metric = Literal["FAA", "CAA", "FM", "hours", "drift"]
 SCALES: tuple[Scale, ...] = ("nano", "mini", "full")
 
 

@@ -21,7 +21,7 @@ from hashprompt.paper.measures import (
     variation,
 )
 from hashprompt.paper.results import Results, Runs
-from hashprompt.report import ResultData
+from hashprompt.report import ResultData, drift_by_task
 from hashprompt.report.figures import (
     MARKERS,
     PALETTE,
@@ -203,6 +203,19 @@ def batch_size(source: Source) -> Drawn:
     return _with_legend(axes, columns=2)
 
 
+def stored_means(source: Source) -> Drawn:
+    """Distance of stored means of old classes from the truth, after each task."""
+    title = "Stored means of old classes, and where the classes are"
+    axes = new_axes(title, "after task", "distance (class spreads)")
+    for name, runs in source.rows("F7", "CIFAR-100").items():
+        found = [drift_by_task(run) for run in runs]
+        if tasks := list(found[0]):
+            _line(axes, name, tasks, [[each[task] for each in found] for task in tasks])
+            count_from_one(axes.xaxis, tasks[-1] + 1)
+    axes.set_ylim(bottom=0)
+    return _with_legend(axes, columns=2)
+
+
 def time_per_phase(source: Source) -> Drawn:
     """Where the time of training goes (T14)."""
     axes = new_axes("Training time by phase (T14)", "seconds of a run", "")
@@ -231,6 +244,7 @@ FIGURES: dict[str, tuple[Callable[[Source], Drawn], str]] = {
     "4b": (number_of_tasks, "The same classes in more and smaller tasks."),
     "5": (sensitivity, "A flat line means that the choice does not matter."),
     "batch": (batch_size, "Flat, where an answer does not depend on the other images."),
+    "drift": (stored_means, "Old training images were looked at again for this figure alone."),
     "time": (time_per_phase, "Mean of the runs. Only rows of the same machine compare."),
 }
 

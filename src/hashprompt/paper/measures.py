@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import fmean, pstdev
 
-from hashprompt.report import ResultData
+from hashprompt.report import ResultData, drift_by_task
 
 Measure = Callable[[ResultData], float | None]
 UNTRAINED = ("evaluate",)  # phases that are no training
@@ -51,6 +51,10 @@ def _hours(result: ResultData) -> float | None:
     return None if seconds is None else seconds / 3600
 
 
+def _last_drift(result: ResultData) -> float | None:
+    return next(reversed(drift_by_task(result).values()), None)
+
+
 def asked(name: str) -> Measure:
     """Final average of the finished learner, tested in another way."""
     return lambda result: result.get("asked", {}).get(name, {}).get("average")
@@ -59,6 +63,7 @@ def asked(name: str) -> Measure:
 MEASURES: dict[str, Measure] = {
     **{name: _of_metrics(name) for name in ("FAA", "CAA", "FM")},
     "hours": _hours,
+    "drift": _last_drift,
     "usage entropy": usage_entropy,
     "prompt parameters": prompt_parameters,
 }

@@ -13,6 +13,12 @@ ResultData = dict[str, Any]  # the content of result.json
 ADVICE = "`hashprompt resume` makes it anew from the checkpoints, `run --overwrite` from nothing."
 
 
+def drift_by_task(result: ResultData) -> dict[int, float]:
+    """Distance of stored class means from the truth, by task (from 0) after which it was taken."""
+    entries = result.get("diagnostics") or []
+    return {e["task"]: e["drift"] for e in entries if e.get("drift") is not None}
+
+
 def read_result(run_dir: Path) -> ResultData:
     """Read the result of a finished run, or say what the user can do about it."""
     path = inside(run_dir, "result.json")

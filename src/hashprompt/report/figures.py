@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from hashprompt.report import ResultData
+from hashprompt.report import ResultData, drift_by_task
 from hashprompt.texts import visible
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
@@ -184,6 +184,18 @@ def routing_entropy(result: ResultData) -> Figure | None:
     return figure_of(axes)
 
 
+def drift(result: ResultData) -> Figure | None:
+    """Distance of stored means of old classes from the truth, where it was measured."""
+    found = drift_by_task(result)
+    if not found:
+        return None
+    axes = new_axes("Stored means of old classes", "after task", "distance (class spreads)")
+    axes.plot(list(found), list(found.values()), color=PALETTE[0], marker="o", ms=5, lw=1.8)
+    axes.set_ylim(0, 1.1 * max(*found.values(), 0.1))
+    count_from_one(axes.xaxis, max(found) + 1)
+    return figure_of(axes)
+
+
 def parameters(result: ResultData) -> Figure | None:
     """Numbers stored after the last task, by kind."""
     counts = {name: n for name, n in (result.get("parameters") or {}).items() if n}
@@ -226,6 +238,7 @@ FIGURES: dict[str, Callable[[ResultData], Figure | None]] = {
     "usage_per_task": usage_per_task,
     "usage_overall": usage_overall,
     "routing_entropy": routing_entropy,
+    "drift": drift,
     "parameters": parameters,
     "timings": timings,
 }

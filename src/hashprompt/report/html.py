@@ -34,6 +34,8 @@ CAPTIONS = {
     "Entropy 1 is even use, 0 a single expert.",
     "routing_entropy": "Near the bound the chosen experts are mixed equally; near zero one of "
     "them decides.",
+    "drift": "How far what is stored of old classes is from where their training images are now, "
+    "which were looked at again for this alone. Zero is the truth.",
     "parameters": "Prompts and routers are what the method learns; statistics are those of "
     "features or gradients; backbone is weights of the ViT that were trained, and copies of them. "
     "The frozen original is not counted.",

@@ -71,6 +71,7 @@ class Diagnostics(Schema):
 
     task: Index
     routing_entropy: Annotated[float, Field(ge=0)] | None = None
+    drift: Annotated[float, Field(ge=0)] | None = None  # of old class means, in class spreads
 
 
 class Timing(Schema):

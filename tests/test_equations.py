@@ -363,6 +363,24 @@ def test_masked_cross_entropy_looks_at_allowed_classes_alone() -> None:
     assert logits.grad[0, 2] == 0
 
 
+@pytest.mark.parametrize("compete", ["task", "all"])
+def test_old_classes_compete_without_learning_to_be_silent(compete: str) -> None:
+    method, task = with_history(compete=compete, contrastive=0)
+    torch.manual_seed(0)
+    features, labels = torch.randn(3, method.backbone.dim, requires_grad=True), tensor([2, 3, 3])
+    method.wtp_losses(features, labels, task)["ce"].backward()
+    weight = method.head.weight.detach().clone().requires_grad_()
+    bias, shown = method.head.bias.detach(), features.detach().clone().requires_grad_()
+    logits = shown @ weight.T + bias
+    rows, picked = (logits[:, 2:], labels - 2) if compete == "task" else (logits, labels)
+    (torch.logsumexp(rows, 1) - rows[torch.arange(3), picked]).mean().backward()
+    close(features.grad, shown.grad)
+    assert method.head.weight.grad is not None
+    close(method.head.weight.grad[2:], weight.grad[2:])
+    assert (method.head.weight.grad[:2] == 0).all()
+    assert (weight.grad[:2] == 0).all() == (compete == "task")  # what they would have learned
+
+
 def test_the_identity_form_of_the_contrastive_term() -> None:
     features, means = tensor([[1.0, 0.0], [0.0, 2.0]]), tensor([[1.0, 1.0]])
     rows = [[1.0, 1.0], [1.0, 0.0], [0.0, 2.0]]

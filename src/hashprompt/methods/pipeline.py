@@ -383,9 +383,14 @@ class PromptPipeline(Pipeline):
             labels: (B,).
             task: the current one.
         """
-        allowed = torch.zeros(self.cells.classes, dtype=torch.bool, device=features.device)
-        allowed[list(task.classes)] = True
-        losses = {"ce": masked_cross_entropy(self.head(features), labels, allowed)}
+        new = torch.zeros(self.cells.classes, dtype=torch.bool, device=features.device)
+        new[list(task.classes)] = True
+        logits, allowed = self.head(features), new
+        if self.config.compete == "all":
+            # Without their images, rows of old classes would only learn to be silent.
+            still = F.linear(features, self.head.weight.detach(), self.head.bias.detach())
+            logits, allowed = torch.where(new, logits, still), torch.ones_like(new)
+        losses = {"ce": masked_cross_entropy(logits, labels, allowed)}
         if self.config.contrastive:
             identity = self.config.contrastive_form == "identity"
             form = contrastive_identity if identity else contrastive_paper

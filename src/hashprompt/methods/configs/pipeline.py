@@ -71,6 +71,11 @@ class PromptConfig(HeadsConfig):
     layers: tuple[int, ...] | None = Field(
         (1, 2, 3, 4, 5), description="prompted blocks, 1 is the first; null: all"
     )
+    compete: Literal["task", "all"] = Field(
+        "task",
+        description="what a new image is told from while prompts train: the classes of its task, "
+        "or all seen so far, whose rows of the head stay as they were aligned",
+    )
     contrastive: float = Field(0.1, ge=0, description="λ, weight of the contrastive term")
     contrastive_form: Literal["identity", "paper"] = Field(
         "identity", description="bounded form of the public code, or the formula as printed"

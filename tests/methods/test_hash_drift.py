@@ -217,6 +217,16 @@ def test_one_router_is_refused_with_what_needs_one_of_each_task(options: dict[st
         HashConfig(router_next="same", **options)
 
 
+def test_one_prompt_may_be_deployed_part_of_the_way() -> None:
+    """Its router has nothing to decide, so it need not stay where it was trained."""
+    method, tasks = make_hash(**ONE, experts=1, top_k=1, protected=1, deploy=0.25)
+    learn(method, tasks[0])
+    old = method.pool.prompts.detach().clone()
+    learn(method, tasks[1])
+    assert not torch.equal(method.trained, old)
+    torch.testing.assert_close(method.pool.prompts.detach(), old + 0.25 * (method.trained - old))
+
+
 def test_the_first_task_has_a_rate_of_its_own() -> None:
     method, tasks = make_hash(lr=0.5, first_lr_scale=4.0)
     for task in tasks[:2]:

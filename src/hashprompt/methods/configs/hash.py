@@ -128,10 +128,11 @@ class HashConfig(PromptConfig):
             )
         if self.len_mode == "total" and self.prompt_length < 2:
             raise ValueError("len_mode=total halves the prompt: prompt_length must be at least 2")
-        if self.router_next == "same" and (self.hdr or self.deploy < 1):
+        # A router of one expert has nothing to decide.
+        if self.router_next == "same" and (self.hdr or (self.deploy < 1 and self.experts > 1)):
             raise ValueError(
                 "router_next=same goes without hdr, whose penalties are of single tasks, and "
-                "without deploy, which leaves routers where they were trained"
+                "without deploy, which leaves routers where they were trained (but for experts=1)"
             )
         if self.router_scope == "layer" and self.router_input in ("centred", "plain"):
             raise ValueError(

@@ -24,13 +24,22 @@ from hashprompt import ContinualClassifier
 from hashprompt.classifier.evaluation import TrainingGain
 
 RULES: dict[str, Callable[[int, int], bool]] = {  # photos put right, put wrong -> keep it
-    "never": lambda right, wrong: False,
-    "more right than noise": lambda right, wrong: right - wrong > math.sqrt(right + wrong),
+    "– (the look stays)": lambda right, wrong: False,
+    "more right than wrong, beyond noise": lambda right, wrong: (
+        right - wrong > math.sqrt(right + wrong)
+    ),
     "more right than wrong": lambda right, wrong: right > wrong,
-    "as many right as wrong": lambda right, wrong: right >= wrong > 0 or right > wrong,
-    "not more wrong than noise": lambda right, wrong: wrong - right <= math.sqrt(right + wrong),
-    "always": lambda right, wrong: True,
+    "at least as many right as wrong": lambda right, wrong: right >= wrong,
+    "not more wrong than right, beyond noise": lambda right, wrong: (
+        wrong - right <= math.sqrt(right + wrong)
+    ),
+    "anything (always)": lambda right, wrong: True,
 }
+
+
+def chosen(row: dict[str, Any], keeps: Callable[[int, int], bool]) -> float:
+    """Accuracy of the version that a rule chooses after a learn."""
+    return row["trained" if keeps(row["right"], row["wrong"]) else "look"]
 
 
 def accuracy(classifier: ContinualClassifier, test: Photos) -> float:
@@ -79,12 +88,9 @@ def main() -> None:
             about = {"photos": args.photos.name, "first_class": first, "shots": shots}
             found += [{**about, "learn": n + 1, **row} for n, row in enumerate(rows)]
             print(json.dumps(found[-2:]), flush=True)
-            rules = {
-                name: fmean(r["trained" if keep(r["right"], r["wrong"]) else "look"] for r in found)
-                for name, keep in RULES.items()
-            }
-            args.out.write_text(json.dumps({"rules": rules, "learns": found}, indent=1) + "\n")
-    print(json.dumps(rules, indent=1))
+            args.out.write_text(json.dumps({"learns": found}, indent=1) + "\n")
+    for name, keeps in RULES.items():
+        print(f"{fmean(chosen(row, keeps) for row in found):.1f}  {name}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ A page holds `<!-- table: GRID COLUMN, COLUMN … -->`, the table, and `<!-- end
 `<!-- table: FILE seconds -->` accuracy and seconds of own photos (benchmarks/instant.py),
 `<!-- table: FILE learns -->` what they know after each learn (benchmarks/months.py), and
 `<!-- table: claims verdicts -->` what `hashprompt paper report` says of the paper's claims;
-`<!-- table: paper T7, T8 -->` are tables of the paper at the scale nano.
+`<!-- table: paper T7, T8 at nano -->` are tables of the paper at a scale; and
+`<!-- table: FILE rules -->` what rules for keeping training bring (benchmarks/keeping.py).
 """
 
 import argparse
@@ -163,6 +164,21 @@ def learns_table(file: str) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def rules_table(file: str) -> str:
+    """What each rule for keeping training brings, by the number of photos of a class."""
+    from keeping import RULES, chosen
+
+    learns = json.loads((DOCS / "results" / f"{file}.json").read_text())["learns"]
+    numbers = sorted({learn["shots"] for learn in learns})
+    header = ["training is kept if it puts", *(f"{n} photos a class" for n in numbers), "all"]
+    lines = [header, ["---"] * len(header)]
+    for name, keeps in RULES.items():
+        groups = [[x for x in learns if x["shots"] == n] for n in numbers] + [learns]
+        cells = (f"{fmean(chosen(x, keeps) for x in group):.1f}" for group in groups)
+        lines.append([name, *cells])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def share(counts: Result) -> str:
     return f"{100 * counts['right'] / counts['tested']:.1f} %"
 
@@ -177,15 +193,15 @@ def verdicts() -> str:
     return claims_text(judge(results), results).split("\n", 2)[2]
 
 
-def paper_tables(names: list[str]) -> str:
-    """Tables of the paper beside what the embedded drawings gave."""
+def paper_tables(names: list[str], scale: str) -> str:
+    """Tables of the paper beside what a scale gave."""
     from hashprompt.paper.data import find_experiment
     from hashprompt.paper.result_tables import tables_of
     from hashprompt.paper.results import read_ledgers
 
     results, parts = read_ledgers([LEDGER]), []
     for experiment in map(find_experiment, names):
-        tables = (t for t in tables_of(experiment, results) if t.title.startswith("nano"))
+        tables = (t for t in tables_of(experiment, results) if t.title.startswith(scale))
         title = f"**{experiment.name}** {markdown_text(experiment.title)}"
         parts += [f"{title}\n\n{table.to_markdown().rstrip()}\n" for table in tables]
     return "\n".join(parts)
@@ -204,10 +220,13 @@ def renewed(page: str) -> str:
             return begin + learns_table(grid) + end
         if columns == "verdicts":
             return begin + verdicts() + end
+        if columns == "rules":
+            return begin + rules_table(grid) + end
+        if grid == "paper":
+            tables, _, scale = columns.partition(" at ")
+            return begin + paper_tables(tables.split(", "), scale) + end
         columns, of, rows = columns.partition(" of ")
         names = [name.strip() for name in columns.split(",")]
-        if grid == "paper":
-            return begin + paper_tables(names) + end
         chosen = [row.strip() for row in rows.split(";")] if of else None
         return begin + table(grid, names, chosen) + end
 

@@ -33,6 +33,7 @@ HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 README = HERE.parent / "README.md"
 LEDGER = DOCS / "results" / "ledger"
+PAPER_FIGURES = (("3a", "mini"), ("3b", "mini"), ("3c", "mini"), ("drift", "nano"))
 BLOCK = re.compile(r"(<!-- table: (\S+) (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 Result = dict[str, Any]
@@ -250,6 +251,18 @@ def draw_cost(grid: str, file: Path) -> None:
     file.write_bytes(render(partial(cost_figure, Comparison(tuple(rows)))) or b"")
 
 
+def draw_paper(name: str, scale: str) -> None:
+    """A figure of `hashprompt paper report`."""
+    from hashprompt.paper.figures import FIGURES, Source
+    from hashprompt.paper.results import read_ledgers
+    from hashprompt.report.figures import render
+
+    results = read_ledgers([LEDGER])
+    (place,) = (place for place in results.places if place.scale == scale)
+    picture = render(partial(FIGURES[name][0], Source(results, place)))
+    (DOCS / "images" / f"paper-{name}-{scale}.png").write_bytes(picture or b"")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, say what would change")
@@ -263,6 +276,8 @@ def main() -> None:
     if check:
         sys.exit(bool(changed))
     draw_cost("family-real", DOCS / "images" / "family-against-size.png")
+    for name, scale in PAPER_FIGURES:
+        draw_paper(name, scale)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def examine(trainer: Trainer) -> None:
         right: [features(trainer, t, t.test, right)[0] for t in tasks] for right in (False, True)
     }
     plain = [
-        method.discriminant("plain").scores(trainer.passes.plain_features(t.test)) for t in tasks
+        method.discriminant("base").scores(trainer.passes.plain_features(t.test)) for t in tasks
     ]
     new = renewed(trainer)
     for way, stats in {**method.probes, "renewed": new}.items():

@@ -29,9 +29,10 @@ def features(trainer: Trainer, task: Any, table: Any, oracle: bool) -> tuple[Ten
     found, tasks = [], []
     for rows in torch.arange(len(table)).split(128):
         images = trainer.views.clean(table.images[rows])
-        right = torch.full((len(rows),), task.index)
-        inferred = right if oracle else method.infer_task(plain[rows])[0]
-        found.append(method.prompted(method.backbone.embed(images), inferred))
+        right, tokens = torch.full((len(rows),), task.index), method.backbone.embed(images)
+        base = method.base_features(tokens, plain[rows])
+        inferred = right if oracle else method.infer_task(base)[0]
+        found.append(method.prompted(tokens, inferred))
         tasks.append(inferred)
     return torch.cat(found), torch.cat(tasks)
 

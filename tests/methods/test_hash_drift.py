@@ -262,7 +262,7 @@ def test_unsure_images_are_answered_by_their_two_likeliest_tasks() -> None:
     images = torch.cat([task.images for task in tasks])
     tokens = method.backbone.embed(images)
     plain = method.backbone.encode(tokens)
-    cells = method.discriminant("plain").scores(plain)
+    cells = method.discriminant("base").scores(plain)
     chances = cells.double().view(len(images), 3, 2).amax(2).softmax(1)  # two classes a task
 
     def under(task: int) -> Tensor:
@@ -287,3 +287,50 @@ def test_unsure_images_are_answered_by_their_two_likeliest_tasks() -> None:
     torch.testing.assert_close(found.double(), torch.stack(expected), rtol=1e-3, atol=1e-5)
     one = torch.cat([method.predict(image[None]).logits.softmax(1) for image in images])
     torch.testing.assert_close(one, found, rtol=1e-4, atol=1e-6)
+
+
+# Features under the prompts of the first task. ------------------------------------------------
+
+ONE_PROMPT = {**ONE, "experts": 1, "top_k": 1, "protected": 1}
+
+
+@pytest.mark.parametrize("options", [{"hdr": False, "hgm": False}, ONE, ONE_PROMPT])
+def test_base_features_are_those_of_the_first_task_for_ever(options: dict[str, Any]) -> None:
+    method, tasks = make_hash(**options, base="first")
+    learn(method, tasks[0])
+    images = torch.cat([task.images for task in tasks])
+    then = under_router(method, images, 0)
+    for task in tasks[1:]:
+        learn(method, task)
+    assert np.abs(under_router(method, images, 0) - then).max() > 1e-2  # the pool went on
+    labels = torch.cat([task.labels for task in tasks]).numpy()
+    for label in range(6):
+        own = then[labels == label]
+        found = method.first_stats.means[label].numpy(), method.first_stats.covariances()[label]
+        np.testing.assert_allclose(found[0], own.mean(0), rtol=1e-4, atol=1e-5)
+        wanted = np.cov(own.T) + 1e-4 * np.eye(own.shape[1])
+        np.testing.assert_allclose(found[1].numpy(), wanted, rtol=1e-3, atol=1e-5)
+    # They tell the task of an image, whatever its plain features say.
+    nearest = method.discriminant("base").scores(torch.from_numpy(then).float()).argmax(1)
+    told = method.predict(images, torch.zeros(len(images), method.backbone.dim))
+    assert told.task is not None
+    assert torch.equal(told.task, nearest // 2)
+    assert torch.equal(told.first_guess, nearest)
+
+
+def test_without_prompts_in_the_first_task_base_features_are_plain() -> None:
+    method, tasks = make_hash(hdr=False, hgm=False, base="first")
+    method.config = method.config.model_copy(update={"epochs": 0})
+    learn(method, tasks[0])
+    method.config = method.config.model_copy(update={"epochs": 2})
+    learn(method, tasks[1])
+    assert torch.equal(method.first_stats.means, method.plain_stats.means)
+    tokens = method.backbone.embed(tasks[1].images)
+    plain = method.backbone.encode(tokens)
+    assert torch.equal(method.base_features(tokens, plain), plain)
+
+
+@pytest.mark.parametrize("options", [{"hdr": False, "tii": "sgd"}, {"tii": "discriminant"}])
+def test_base_features_are_refused_where_they_would_not_stay(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="base=first needs tii=discriminant"):
+        HashConfig(base="first", **options)

@@ -172,7 +172,7 @@ def test_a_task_without_prompts_is_answered_by_plain_features(name: str) -> None
     method = learned(name, looked=(0, 1, 2))
     assert method.plain_tasks().tolist() == [True] * 3
     found = method.predict(pixels, plain).logits
-    expected = method.cells.to_classes(method.discriminant("plain").scores(plain))
+    expected = method.cells.to_classes(method.discriminant("base").scores(plain))
     torch.testing.assert_close(found, expected)
     assert not method.backbone.passes["prompted"]
 

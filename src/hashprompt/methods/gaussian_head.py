@@ -17,5 +17,5 @@ class GaussianHead(Pipeline):
         plain = self.backbone(images) if plain is None else plain
         if self.config.align == "sgd":
             return Prediction(self.head(plain), *self.infer_task(plain))
-        scores = self.discriminant("plain").scores(plain)
+        scores = self.discriminant("base").scores(plain)
         return Prediction(self.cells.to_classes(scores), *self.infer_task(plain, scores))

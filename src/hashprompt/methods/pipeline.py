@@ -87,16 +87,20 @@ class Pipeline(Method):
         super().__init__(config, backbone)
         self.config = config
         dim = backbone.dim
-        storage = (dim, config.statistics, config.rank, config.centroids)
         self.cells = Cells()
         self.head = GrowingLinear(dim)
-        self.plain_stats = ClassGaussians(*storage)
+        self.plain_stats = self.new_gaussians()
         if self.has_prompts:
-            self.prompted_stats = ClassGaussians(*storage)
+            self.prompted_stats = self.new_gaussians()
         if config.tii == "sgd":
             self.tii = TaskIdentityHead(dim)
         self._discriminants: dict[str, Discriminant] = {}  # derived, so never saved
         self._all_prompted: bool | None = None  # derived too
+
+    def new_gaussians(self) -> ClassGaussians:
+        """Gaussians of no cell yet."""
+        config = self.config
+        return ClassGaussians(self.backbone.dim, config.statistics, config.rank, config.centroids)
 
     # What a member of the family adds. -----------------------------------------------------
 
@@ -131,6 +135,19 @@ class Pipeline(Method):
     def keep_tasks(self, tasks: Tensor) -> None:
         """Keep what these tasks (n,) have of their own, and nothing of the others."""
         self._changed()
+
+    @property
+    def base_stats(self) -> ClassGaussians:
+        """The Gaussians that tell tasks apart and vote, of the features of `base_features`."""
+        return self.plain_stats
+
+    def base_features(self, tokens: Tensor, plain: Tensor) -> Tensor:
+        """Features (B, D) of embedded images (B, N, D) that no later task changes.
+
+        Args:
+            plain: (B, D) their plain features, which are such, if a method has no better ones.
+        """
+        return plain
 
     @property
     def final_stats(self) -> ClassGaussians:
@@ -237,11 +254,12 @@ class Pipeline(Method):
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         tokens = self.backbone.embed(images)  # shared by both passes
         plain = self.backbone.encode(tokens) if plain is None else plain
-        scores = self._plain_scores(plain)
-        task, guess = self.infer_task(plain, scores)
+        base = self.base_features(tokens, plain)
+        scores = self._base_scores(base)
+        task, guess = self.infer_task(base, scores)
         logits = self._logits(tokens, plain, scores, task)
         if self.config.second_task and int(self.cells.task.max()):
-            logits = self._with_second_task(logits, tokens, plain, scores)
+            logits = self._with_second_task(logits, tokens, plain, base, scores)
         return Prediction(logits, task, guess)
 
     def _logits(self, tokens: Tensor, plain: Tensor, scores: Tensor, task: Tensor) -> Tensor:
@@ -257,11 +275,11 @@ class Pipeline(Method):
         return logits
 
     def _with_second_task(
-        self, logits: Tensor, tokens: Tensor, plain: Tensor, scores: Tensor
+        self, logits: Tensor, tokens: Tensor, plain: Tensor, base: Tensor, scores: Tensor
     ) -> Tensor:
         """Log-probabilities (B, C), those of unsure images mixed over their two likeliest tasks."""
         logits = logits.log_softmax(1)
-        chances, tasks = self._task_scores(plain, scores).softmax(1).topk(2)
+        chances, tasks = self._task_scores(base, scores).softmax(1).topk(2)
         rows = (chances[:, 0] < self.config.second_task).nonzero()[:, 0]
         if len(rows):
             second = self._logits(tokens[rows], plain[rows], scores[rows], tasks[rows, 1])
@@ -270,10 +288,10 @@ class Pipeline(Method):
             logits[rows] = (both + weights[..., None]).logsumexp(1).to(logits)
         return logits
 
-    def _task_scores(self, plain: Tensor, scores: Tensor) -> Tensor:
+    def _task_scores(self, base: Tensor, scores: Tensor) -> Tensor:
         """Log scores of the tasks (B, T), that of the best cell as in :meth:`infer_task`."""
         if self.config.tii == "sgd":
-            scores = self.tii(plain)
+            scores = self.tii(base)
             if self.config.tii_target == "task":
                 return scores
         of_task = [scores[:, self.cells.task == task] for task in self.cells.task.unique()]
@@ -300,33 +318,33 @@ class Pipeline(Method):
             features[rows] = self.prompted(tokens[rows], task[rows], plain[rows]).to(features)
         return features
 
-    def _plain_scores(self, plain: Tensor) -> Tensor:
-        """Scores of the cells (B, M) for plain features; empty (B, 0) where nobody asks."""
+    def _base_scores(self, base: Tensor) -> Tensor:
+        """Scores of the cells (B, M) for base features; empty (B, 0) where nobody asks."""
         if self.config.tii == "discriminant" or "plain" in self.config.voters:
-            return self.discriminant("plain").scores(plain)
-        return plain[:, :0]
+            return self.discriminant("base").scores(base)
+        return base[:, :0]
 
     def infer_task(
-        self, plain: Tensor, scores: Tensor | None = None
+        self, base: Tensor, scores: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """The task of each image (B,) and the class behind it.
 
         Args:
-            plain: (B, D) plain features.
+            base: (B, D) base features.
             scores: (B, M) of their discriminant, where they are known already.
         """
-        scores = self._plain_scores(plain) if scores is None else scores
+        scores = self._base_scores(base) if scores is None else scores
         if self.config.tii == "sgd":
-            scores = self.tii(plain)
+            scores = self.tii(base)
             if self.config.tii_target == "task":
                 return scores.argmax(1), None
         cell = scores.argmax(1)
         return self.cells.task[cell], self.cells.label[cell]
 
-    def discriminant(self, which: Literal["plain", "prompted"]) -> Discriminant:
+    def discriminant(self, which: Literal["base", "prompted"]) -> Discriminant:
         """The classifier read off the Gaussians, made on first use after a change."""
         if which not in self._discriminants:
-            stats = self.plain_stats if which == "plain" else self.final_stats
+            stats = self.base_stats if which == "base" else self.final_stats
             config = self.config
             form = (config.shrinkage, config.ridge, config.discriminant_temperature)
             self._discriminants[which] = Discriminant(stats.means, stats.covariances(), *form)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from hashprompt.methods.pipeline import Pipeline
+from hashprompt.parts.gaussians import ClassGaussians
 
 
 def relabel(method: Pipeline, ids: Sequence[int | None], counts: Sequence[int]) -> None:
@@ -35,9 +36,9 @@ def relabel(method: Pipeline, ids: Sequence[int | None], counts: Sequence[int]) 
     if method.config.tii == "sgd":
         by_task = method.config.tii_target == "task"
         method.tii.head.regroup([[task] for task in tasks.tolist()] if by_task else groups, weights)
-    method.plain_stats.regroup(groups, weights)
-    if method.has_prompts:
-        method.prompted_stats.regroup(groups, weights)
+    for part in method.children():
+        if isinstance(part, ClassGaussians):
+            part.regroup(groups, weights)
     cells.label = torch.tensor([label for _, label, *_ in merged], device=method.device)
     old_tasks = torch.tensor([task for task, *_ in merged], device=method.device)
     cells.task = torch.searchsorted(tasks, old_tasks)

@@ -8,7 +8,7 @@ were (`distil`).
 
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from hashprompt.methods.base import Phase, TaskView, blocks_of
 from hashprompt.methods.configs.hash import HashConfig
 from hashprompt.methods.pipeline import PromptPipeline
 from hashprompt.parts.drift import Drift, ridge_for_other_classes
+from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.pool import PromptPool
 from hashprompt.parts.router import Routers, Routing, choose, router_scores, spread
 from hashprompt.parts.router_input import RouterInput
@@ -25,15 +26,23 @@ from hashprompt.parts.router_input import RouterInput
 RIDGES = (1.0, 0.03, 0.1, 0.3, 3.0, 10.0, torch.inf)  # to choose the damping from
 
 
+class Snapshot(NamedTuple):
+    """Prompts as they were."""
+
+    prompts: Tensor  # (N, …) of the pool
+    router: Tensor | None  # (S, D, N); None where routers of old tasks are kept anyhow
+
+
 class SharedPool(PromptPipeline):
     """The pipeline with shared prompts and routers."""
 
     stores: ClassVar = {
         **PromptPipeline.stores,
-        **dict.fromkeys(("pool", "trained", "old_pool"), "prompts"),
-        **dict.fromkeys(("router_input", "old_router"), "routers"),
+        **dict.fromkeys(("pool", "trained", "old_pool", "first_pool"), "prompts"),
+        **dict.fromkeys(("router_input", "old_router", "first_router"), "routers"),
+        "first_stats": "statistics",
     }
-    keeps = (*PromptPipeline.keeps, "routers.frozen")
+    keeps = (*PromptPipeline.keeps, "routers.frozen", "first_")
     config: HashConfig
 
     def __init__(self, config: HashConfig, backbone: Backbone) -> None:
@@ -54,6 +63,12 @@ class SharedPool(PromptPipeline):
         if config.distil and self.one_router:
             self.register_buffer("old_router", self.routers.current.detach()[:0].clone())
             self.old_router: Tensor  # the router before the task, while it is learned
+        if config.base == "first":
+            self.register_buffer("first_pool", self.pool.prompts.detach()[:0].clone())
+            self.register_buffer("first_router", self.routers.current.detach()[:0].clone())
+            self.first_pool: Tensor  # pool and router as the first task left them
+            self.first_router: Tensor
+            self.first_stats = self.new_gaussians()  # of features under these
         if config.deploy < 1 or config.distil:
             self.register_buffer("old_pool", self.pool.prompts.detach()[:0].clone())
             self.register_buffer("old_spread", torch.ones(()))
@@ -95,7 +110,7 @@ class SharedPool(PromptPipeline):
         task: Tensor | None,
         plain: Tensor | None = None,
         decisions: list[Routing] | None = None,
-        old: bool = False,
+        before: Snapshot | None = None,
     ) -> Injection:
         """The mixed prompts of embedded images (B, N, D).
 
@@ -103,13 +118,13 @@ class SharedPool(PromptPipeline):
             task: (B,) router of each image, None for the current one.
             plain: (B, D) plain features; made here if the router reads them and they are not known.
             decisions: the routing of every decision is appended to it, as the pass makes them.
-            old: of the pool (and the one router) as before the task that is learned.
+            before: of the prompts as they were then.
         """
         plain = self._plain(tokens) if plain is None else plain
-        prompts = self.old_pool if old else None
+        prompts, router = before or (None, None)
 
         def route(position: int, entering: Tensor) -> Tensor:
-            routing = self._route(self.router_input(entering, plain), task, position, old)
+            routing = self._route(self.router_input(entering, plain), task, position, router)
             if decisions is not None:
                 decisions.append(routing)
             return routing.weights
@@ -124,7 +139,7 @@ class SharedPool(PromptPipeline):
         return Injection(prefix={layer: partial(at, position) for position, layer in layers})
 
     def _route(
-        self, tokens: Tensor, task: Tensor | None, decision: int, old: bool = False
+        self, tokens: Tensor, task: Tensor | None, decision: int, router: Tensor | None = None
     ) -> Routing:
         """Choose and weight the experts of each image.
 
@@ -132,11 +147,12 @@ class SharedPool(PromptPipeline):
             tokens: (B, N, D) embedded patches (or the tokens that enter a block).
             task: (B,) router of each image, None for the current one.
             decision: which of the S decisions.
-            old: as in :meth:`inject`.
+            router: (S, D, N) in the place of that.
         """
-        if self.one_router:
-            weight = self.old_router if old else self.routers.current
-            scores = router_scores(tokens, weight[decision])[:, None]
+        if router is None and self.one_router:
+            router = self.routers.current
+        if router is not None:
+            scores = router_scores(tokens, router[decision])[:, None]
         else:
             scores = self.routers.scores(tokens, task, decision)[:, None]
         penalty = self.penalty_for(task)[..., decision : decision + 1, :]
@@ -173,6 +189,45 @@ class SharedPool(PromptPipeline):
         with torch.no_grad():
             return self.backbone.encode(tokens)
 
+    # Features that stay. -------------------------------------------------------------------
+
+    @property
+    def base_stats(self) -> ClassGaussians:
+        return self.first_stats if self.config.base == "first" else self.plain_stats
+
+    def base_features(self, tokens: Tensor, plain: Tensor) -> Tensor:
+        has_first = self.config.base == "first" and len(self.first_pool)
+        return self._under_first(tokens, plain) if has_first else plain
+
+    def _under_first(self, tokens: Tensor, plain: Tensor | None = None) -> Tensor:
+        """Features (B, D) of embedded images with the prompts as the first task left them."""
+        before = Snapshot(self.first_pool, self.first_router)
+        task = torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device)
+        return self.backbone.encode(tokens, self.inject(tokens, task, plain, before=before))
+
+    def _keep_first(self, task: TaskView) -> None:
+        """Prompts as the first task leaves them."""
+        self.first_pool = self.pool.prompts.detach().clone()
+        self.first_router = self.routers.current.detach().clone()
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        phases = super().phases(task)
+        if self.config.base == "first":
+            after = [phase.name for phase in phases].index("statistics") + 1
+            describe = Phase("base-statistics", work=partial(self._describe_base, task))
+            phases.insert(after, describe)
+        return phases
+
+    def _describe_base(self, task: TaskView) -> None:
+        """Append the Gaussians of base features; plain ones, if the first task had no prompts."""
+        if not len(self.first_pool) or task.index == 0:
+            same = self.prompted_stats if len(self.first_pool) else self.plain_stats
+            self.first_stats.append(same, len(self.first_stats))
+            return
+        embed = self.backbone.embed
+        features = task.map(lambda images: self._under_first(embed(images)))
+        self.first_stats.add(features, task.labels, task.classes)
+
     # Statistics that stay true. ------------------------------------------------------------
 
     def prompt_phases(self, task: TaskView) -> list[Phase]:
@@ -192,6 +247,7 @@ class SharedPool(PromptPipeline):
             "wtp": (True, None),
             "deploy": (damped, self._deploy),
             "drift-after": (follows, self._follow),
+            "base": (config.base == "first" and task.index == 0, self._keep_first),
         }
         return [
             phase if work is None else Phase(name, work=partial(work, task))
@@ -225,8 +281,9 @@ class SharedPool(PromptPipeline):
             tasks: number of old ones.
         """
         router = torch.randint(tasks, (1,), device=tokens.device).expand(len(tokens))
+        before = Snapshot(self.old_pool, self.old_router if self.one_router else None)
         with torch.no_grad():
-            target = self.backbone.encode(tokens, self.inject(tokens, router, plain, old=True))
+            target = self.backbone.encode(tokens, self.inject(tokens, router, plain, before=before))
         moved = self.prompted(tokens, router, plain) - target
         return moved.square().mean() / self.old_spread
 

@@ -115,6 +115,11 @@ class HashConfig(PromptConfig):
         description="weight of keeping features of the new images under a random old router where "
         "they were before the task; costs a trained pass and another one",
     )
+    base: Literal["plain", "first"] = Field(
+        "plain",
+        description="features that no later task changes, which infer the task and vote: of the "
+        "ViT as it is, or with the prompts as the first task left them, which are kept",
+    )
     mask_inactive: bool = Field(
         False, description="experts that no image of the batch chose do not move at all"
     )
@@ -133,6 +138,11 @@ class HashConfig(PromptConfig):
             raise ValueError(
                 "router_next=same goes without hdr, whose penalties are of single tasks, and "
                 "without deploy, which leaves routers where they were trained (but for experts=1)"
+            )
+        if self.base == "first" and (self.tii == "sgd" or self.hdr):
+            raise ValueError(
+                "base=first needs tii=discriminant, since a network would be trained before the "
+                "prompts, and goes without hdr, whose penalties change from task to task"
             )
         if self.router_scope == "layer" and self.router_input in ("centred", "plain"):
             raise ValueError(

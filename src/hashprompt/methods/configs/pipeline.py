@@ -44,7 +44,7 @@ class HeadsConfig(MethodConfig):
     voters: tuple[Literal["head", "plain"], ...] = Field(
         (),
         description="classifiers whose log-probabilities are added to the final one: the "
-        "trained head, the discriminant of plain features",
+        "trained head, the discriminant of plain (or other base) features",
     )
     shrinkage: float = Field(0.05, ge=0, le=1, description="a: a class's own covariance in Σ'")
     ridge: float = Field(0.01, gt=0, description="diagonal added to Σ', share of its mean")

@@ -260,7 +260,8 @@ def draw_paper(name: str, scale: str) -> None:
     results = read_ledgers([LEDGER])
     (place,) = (place for place in results.places if place.scale == scale)
     picture = render(partial(FIGURES[name][0], Source(results, place)))
-    (DOCS / "images" / f"paper-{name}-{scale}.png").write_bytes(picture or b"")
+    if picture:
+        (DOCS / "images" / f"paper-{name}-{scale}.png").write_bytes(picture)
 
 
 def main() -> None:

@@ -158,10 +158,11 @@ def test_the_pictures_try_something(zoo: ContinualClassifier) -> None:
             {"looks": 1, "router_input": "plain", "discriminant_temperature": 2.0},
         ),
         pytest.param([[0, 1], [2]], {"looks": 2}, marks=SLOW),
+        ([[0, 1], [2, 3]], {"base": "first"}),
     ],
     ids=[
         *("one class", "no held-out photos", "trained heads", "hide", "norga", "gaussian-head"),
-        *("a look and a training", "looks alone"),
+        *("a look and a training", "looks alone", "first base"),
     ],
 )
 def test_every_kind_of_classifier_can_be_exported(

@@ -202,7 +202,7 @@ class SharedPool(PromptPipeline):
     def _under_first(self, tokens: Tensor, plain: Tensor | None = None) -> Tensor:
         """Features (B, D) of embedded images with the prompts as the first task left them."""
         before = Snapshot(self.first_pool, self.first_router)
-        task = torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device)
+        task = torch.zeros(tokens.shape[0], dtype=torch.int64, device=tokens.device)
         return self.backbone.encode(tokens, self.inject(tokens, task, plain, before=before))
 
     def _keep_first(self, task: TaskView) -> None:

@@ -2,8 +2,8 @@
 
 What the paper adds to it, a memory of the experts' use, is in `hash.py`. What keeps statistics of
 old classes true while the pool moves is here, and is ours: they follow the features (`drift`), the
-pool in use follows the trained one part of the way (`deploy`), and features are held where they
-were (`distil`).
+pool in use follows the trained one part of the way (`deploy`), features are held where they
+were (`distil`), and those under the prompts of the first task stay for good (`base`).
 """
 
 from dataclasses import replace

@@ -311,6 +311,8 @@ def test_the_plan_of_a_sweep(
     assert "2 at a time, about 2.0 hours" in said
     said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 8).out
     assert "8 at a time, about 30 minutes" in said
+    said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 999).out
+    assert "999 at a time, about a minute" in said  # never none
     said = cli("sweep", tmp_path / "half.yaml", "--out", out, "--plan", "--workers", 1).out
     assert "2 cells, 0 of them done, 1 cannot be run (" in said
     assert "About 288 images to train on" in said

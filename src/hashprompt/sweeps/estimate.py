@@ -52,12 +52,17 @@ def estimate(cells: Sequence[Cell], out: str | Path, workers: int | None) -> str
         told += f", {len(errors)} cannot be run ({str(errors[0]).rstrip('.')})"
     trained, tested = sum(c.trained for c in costs), sum(c.tested for c in costs)
     how = f"{workers} at a time" if workers else "one at a time"
-    hours = seconds / (workers or 1) / 3600
-    time_needed = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
     return (
         f"{told}. About {trained:,} images to train on and {tested:,} to look at; on this machine, "
-        f"{how}, about {time_needed}."
+        f"{how}, about {_in_words(seconds / (workers or 1))}."
     )
+
+
+def _in_words(seconds: float) -> str:
+    minutes = seconds / 60
+    if minutes < 1.5:
+        return "a minute"
+    return f"{minutes:.0f} minutes" if minutes < 60 else f"{minutes / 60:.1f} hours"
 
 
 Sizes = Sequence[tuple[int, int]]  # images to train on and to test on, of each task

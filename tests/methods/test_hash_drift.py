@@ -334,3 +334,36 @@ def test_without_prompts_in_the_first_task_base_features_are_plain() -> None:
 def test_base_features_are_refused_where_they_would_not_stay(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="base=first needs tii=discriminant"):
         HashConfig(base="first", **options)
+
+
+# A pool that stays where tasks are small. ------------------------------------------------------
+
+
+def test_small_tasks_are_learned_with_the_prompts_that_are_there() -> None:
+    method, tasks = make_hash(hdr=False, hgm=False, fewest_classes=3)
+    learn(method, tasks[0])
+    pool, router = method.pool.prompts.detach().clone(), method.routers.current.detach().clone()
+    for task in tasks[1:]:
+        learn(method, task)
+    assert torch.equal(method.pool.prompts, pool)
+    assert all(torch.equal(other, router) for other in method.routers.stacked())
+    images = torch.cat([task.images for task in tasks])
+    labels = torch.cat([task.labels for task in tasks]).numpy()
+    features = under_router(method, images, 0)
+    for label in range(6):
+        found = method.prompted_stats.means[label].numpy()
+        np.testing.assert_allclose(found, features[labels == label].mean(0), rtol=1e-4, atol=1e-5)
+    assert method.predict(images).logits.shape == (len(images), 6)
+
+
+def test_tasks_that_bring_enough_move_the_pool() -> None:
+    method, tasks = make_hash(hdr=False, hgm=False, fewest_classes=2)
+    learn(method, tasks[0])
+    pool = method.pool.prompts.detach().clone()
+    learn(method, tasks[1])
+    assert not torch.equal(method.pool.prompts, pool)
+
+
+def test_small_tasks_need_a_router_that_was_trained() -> None:
+    with pytest.raises(ValueError, match="must not start anew"):
+        HashConfig(fewest_classes=2, router_next="fresh")

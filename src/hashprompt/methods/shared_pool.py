@@ -234,6 +234,8 @@ class SharedPool(PromptPipeline):
         (phase,) = super().prompt_phases(task)
         phase = replace(phase, plain=self.config.router_input == "plain")
         config, first = self.config, bool(self.plain_tasks()[: task.index].all())
+        if not first and len(task.classes) < config.fewest_classes:
+            return []
         trained = 1 + int((~self.plain_tasks()[: task.index]).sum())
         scale = trained**-config.lr_decay * (config.first_lr_scale if first else 1)
         if scale != 1:

@@ -115,6 +115,12 @@ class HashConfig(PromptConfig):
         description="weight of keeping features of the new images under a random old router where "
         "they were before the task; costs a trained pass and another one",
     )
+    fewest_classes: int = Field(
+        1,
+        ge=1,
+        description="a task after the first that brings fewer classes leaves pool and routers as "
+        "they are: it would cost old classes more than it brings",
+    )
     base: Literal["plain", "first"] = Field(
         "plain",
         description="features that no later task changes, which infer the task and vote: of the "
@@ -138,6 +144,11 @@ class HashConfig(PromptConfig):
             raise ValueError(
                 "router_next=same goes without hdr, whose penalties are of single tasks, and "
                 "without deploy, which leaves routers where they were trained (but for experts=1)"
+            )
+        if self.fewest_classes > 1 and self.router_next == "fresh":
+            raise ValueError(
+                "fewest_classes leaves routers untrained, so they must not start anew: use "
+                "router_next=copy or same"
             )
         if self.base == "first" and (self.tii == "sgd" or self.hdr):
             raise ValueError(

@@ -158,7 +158,7 @@ def test_the_pictures_try_something(zoo: ContinualClassifier) -> None:
             {"looks": 1, "router_input": "plain", "discriminant_temperature": 2.0},
         ),
         pytest.param([[0, 1], [2]], {"looks": 2}, marks=SLOW),
-        ([[0, 1], [2, 3]], {"base": "first"}),
+        pytest.param([[0, 1], [2, 3]], {"base": "first"}, marks=SLOW),
     ],
     ids=[
         *("one class", "no held-out photos", "trained heads", "hide", "norga", "gaussian-head"),

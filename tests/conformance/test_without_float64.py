@@ -50,7 +50,7 @@ def cases() -> list[Any]:
         if name == "hash":  # some of the last values exclude each other
             turns[1:] = [{**turns[1], **c} for c in ({"router_scope": "global"}, LAYERS)]
             turns[1] |= {"hdr": False}  # for router_next=same
-            turns[2] |= {"router_next": "fresh"}
+            turns[2] |= {"router_next": "fresh", "base": "plain"}
         if name == "gaussian-head":
             turns += [{**turns[1], "statistics": s} for s in lists["statistics"][:-1]]
         for number, turn in enumerate(turns):

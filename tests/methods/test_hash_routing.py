@@ -225,7 +225,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 VARIANTS["one router"] = {"router_next": "same", "router_input": "plain", "distil": 0.5}
 VARIANTS["first base"] = {"base": "first", "compete": "all"}
-VARIANTS["small tasks"] = {"fewest_classes": 100}
 VARIANTS["careful"] = {"deploy": 0.5, "distil": 0.5, "drift_ridge_by": "classes"}
 
 

@@ -1,6 +1,6 @@
 """A small ViT, tasks of random images, and the engine's work without the engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -49,6 +49,10 @@ class Task:
     @torch.no_grad()
     def map(self, function: Callable[[Tensor], Tensor], view: str = "clean") -> Tensor:
         return torch.cat([function(part) for part in self.images.split(5)])
+
+    def batches(self, size: int, view: str = "clean") -> Iterator[Batch]:
+        for rows in torch.arange(len(self.labels)).split(size):
+            yield Batch(self.images[rows], self.labels[rows])
 
 
 def learn(method: Method, task: Any, steps: int = 2) -> None:

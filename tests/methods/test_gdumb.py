@@ -7,7 +7,7 @@ from pixel_tasks import PixelTask, carry_out, learned
 from scipy.stats import kstest
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.gdumb import cut_mix
+from hashprompt.parts.cut_mix import cut_mix
 
 close = torch.testing.assert_close
 

@@ -9,6 +9,7 @@ from by_hand import Task, learn, small_backbone
 from torch import Tensor
 
 from hashprompt.methods.hash import Hash, HashConfig
+from hashprompt.parts.cut_mix import cut_mix
 from hashprompt.parts.drift import ridge_for_other_classes
 
 
@@ -70,6 +71,34 @@ def test_followed_means_are_nearer_to_where_the_old_images_are() -> None:
         truth = np.stack([now[old.labels == label].mean(0) for label in old.classes])
         away[drift] = np.linalg.norm(method.prompted_stats.means[:2].numpy() - truth)
     assert max(away["shift"], away["affine"]) < 0.8 * away["ignore"], away
+
+
+def test_mixtures_of_new_images_tell_the_drift_too() -> None:
+    method, tasks = make_hash(drift_ridge=0.2, drift_views=2, batch_size=8)
+    learn(method, tasks[0])
+    means = method.prompted_stats.means.double().numpy()
+    with torch.random.fork_rng():
+        torch.manual_seed(1)  # the number of the task
+        seen = [tasks[1].images]
+        for _ in range(2):
+            seen += [cut_mix(b.inputs, 1.0)[0] for b in tasks[1].batches(8, "train")]
+    images = torch.cat(seen)
+    assert len(images) == 3 * len(tasks[1].images)
+    chance = torch.get_rng_state()
+    before = under_router(method, images, 0)
+    learn(method, tasks[1])
+    after = under_router(method, images, 0)
+    own = slice(len(tasks[1].images))
+    for cell in (0, 1):
+        expected = moved(means[cell], before, after, 0.2)
+        found = method.prompted_stats.means[cell].double().numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+        without = moved(means[cell], before[own], after[own], 0.2)
+        assert np.abs(expected - without).max() > 1e-3
+    method._under_old_routers(tasks[1])
+    torch.set_rng_state(chance)
+    method._under_old_routers(tasks[1])
+    assert torch.equal(torch.get_rng_state(), chance)  # the chance of training is its own
 
 
 # The damping of the map, the pool in use, and features that are held. --------------------------

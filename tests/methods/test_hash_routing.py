@@ -225,7 +225,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 VARIANTS["one router"] = {"router_next": "same", "router_input": "plain", "distil": 0.5}
 VARIANTS["first base"] = {"base": "first", "compete": "all"}
-VARIANTS["careful"] = {"deploy": 0.5, "distil": 0.5, "drift_ridge_by": "classes"}
+VARIANTS["careful"] = {"deploy": 0.5, "distil": 0.5, "drift_ridge_by": "classes", "drift_views": 1}
 
 
 @pytest.fixture(scope="module", params=VARIANTS)

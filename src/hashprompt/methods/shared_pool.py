@@ -17,6 +17,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Phase, TaskView, blocks_of
 from hashprompt.methods.configs.hash import HashConfig
 from hashprompt.methods.pipeline import PromptPipeline
+from hashprompt.parts.cut_mix import cut_mix
 from hashprompt.parts.drift import Drift, ridge_for_other_classes
 from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.pool import PromptPool
@@ -24,6 +25,7 @@ from hashprompt.parts.router import Routers, Routing, choose, router_scores, spr
 from hashprompt.parts.router_input import RouterInput
 
 RIDGES = (1.0, 0.03, 0.1, 0.3, 3.0, 10.0, torch.inf)  # to choose the damping from
+CUT_MIX = 1.0  # α: windows of all sizes are as likely
 
 
 class Snapshot(NamedTuple):
@@ -297,7 +299,7 @@ class SharedPool(PromptPipeline):
         self.router_input.fit(task.map(lambda images: basis(embed(images), None)).to(self.device))
 
     def _under_old_routers(self, task: TaskView) -> Tensor:
-        """Features of the new images under the routers of all old tasks, (N, R, D)."""
+        """Features of the new images, and of mixtures of them, under all old routers, (M, R, D)."""
         routers = 1 if self.one_router else task.index
 
         def each(images: Tensor) -> Tensor:
@@ -306,7 +308,13 @@ class SharedPool(PromptPipeline):
             seen = [self.prompted(tokens, t.expand(len(tokens)), plain) for t in tasks]
             return torch.stack(seen, 1)
 
-        return task.map(each)
+        seen = [task.map(each)]
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(task.index)  # the same mixtures before and after the pool moves
+            for _ in range(self.config.drift_views):
+                batches = task.batches(self.config.batch_size, "train")
+                seen += [each(cut_mix(batch.inputs, CUT_MIX)[0]).to(seen[0]) for batch in batches]
+        return torch.cat(seen)
 
     def _remember(self, task: TaskView) -> None:
         self.before = self._under_old_routers(task).to(self.device)
@@ -316,7 +324,8 @@ class SharedPool(PromptPipeline):
         after = self._under_old_routers(task).to(self.device)
         ridge = self.config.drift_ridge if self.config.drift == "affine" else torch.inf
         if self.config.drift == "affine" and self.config.drift_ridge_by == "classes":
-            last = self.before[:, -1], after[:, -1], task.labels.to(self.device)
+            labels = task.labels.to(self.device)
+            last = self.before[: len(labels), -1], after[: len(labels), -1], labels
             ridge = ridge_for_other_classes(*last, RIDGES)
         pairs = zip(self.before.unbind(1), after.unbind(1), strict=True)
         drifts = [Drift(before, now, ridge) for before, now in pairs]

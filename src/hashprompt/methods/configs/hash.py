@@ -102,6 +102,13 @@ class HashConfig(PromptConfig):
         description="damping as given; or chosen for every task by leaving out classes of it in "
         "turn, since the map is used on other classes than those it was fitted to",
     )
+    drift_views: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="mixtures of each new image with others that also tell how features moved: old "
+        "classes look like none of the new images; two passes each for every old router",
+    )
     deploy: float = Field(
         1.0,
         gt=0,

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from small import DIM, backbone, images
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from hashprompt.methods import METHODS
 from hashprompt.methods.relabelling import relabel
-from hashprompt.parts.gaussians import JITTER, ClassGaussians
 
 TASKS = ((0, 1, 2), (3,), (1, 4))  # class 3 is alone in its task, class 1 came twice
 EACH = 9  # images of a class in a task
@@ -64,7 +62,7 @@ def test_forgetting_answers_as_if_the_statistics_never_had_the_class(
     options = {"voters": ("plain", "head")} if name != "gaussian-head" else {}
     method = learned(name, **options)
     ids = [c - (c > forgotten) if c != forgotten else None for c in range(5)]
-    relabel(method, ids, [EACH] * 6)
+    relabel(method, ids, [EACH] * 5)
     pixels, plain = images(12)
     found = method.predict(pixels, plain)
     never = learned(name, without=forgotten, **options)
@@ -82,14 +80,14 @@ def test_a_task_without_classes_leaves_nothing() -> None:
     method = learned("hash")
     before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
     method.history.by_task = torch.arange(3)[:, None, None].expand_as(method.history.by_task)
-    relabel(method, [0, 1, 2, None, 3], [EACH] * 6)
+    relabel(method, [0, 1, 2, None, 3], [EACH] * 5)
     assert method.cells.task.tolist() == [0, 0, 0, 1, 1]
     assert method.cells.label.tolist() == [0, 1, 2, 1, 3]
     assert torch.equal(method.routers.frozen, before["routers.frozen"][:1])
     assert torch.equal(method.routers.current, before["routers.current"])
     assert torch.equal(method.penalties, before["penalties"][[0, 2]])
     assert method.usage()[1] == [2] * 15  # of the third task
-    relabel(method, [0, None, 1, None], [EACH] * 5)  # now the newest task goes
+    relabel(method, [0, None, 1, None], [EACH] * 4)  # now the newest task goes
     assert torch.equal(method.routers.current, before["routers.frozen"][0])
     assert len(method.routers.frozen) == 0
     assert len(method.state_dict()["prompted_stats.means"]) == 2
@@ -98,68 +96,36 @@ def test_a_task_without_classes_leaves_nothing() -> None:
 def test_the_prompt_of_the_newest_task_stays_when_an_older_one_goes() -> None:
     method = learned("hide", momentum=0.3)
     before = method.prompts.stacked().detach()
-    relabel(method, [0, 1, 2, None, 3], [EACH] * 6)
+    relabel(method, [0, 1, 2, None, 3], [EACH] * 5)
     torch.testing.assert_close(method.prompts.stacked().detach(), before[[0, 2]])
 
 
-@pytest.mark.parametrize("storage", ["covariance", "variance", "low-rank"])
-@pytest.mark.parametrize("counts", [(9, 4), (1, 1), (5, 30)])
-def test_pooled_gaussians_are_those_of_all_images(storage: Any, counts: tuple[int, int]) -> None:
-    rng = np.random.default_rng(0)
-    rows = [rng.normal(2 * i, 1 + i, (n, 40)) for i, n in enumerate(counts)]
-    stats = ClassGaussians(40, storage, rank=40)
-    labels = torch.tensor([0, 1]).repeat_interleave(torch.tensor(counts))
-    stats.add(torch.tensor(np.concatenate(rows)), labels, [0, 1])
-    stats.regroup([[0, 1]], torch.tensor(counts))
-    every = np.concatenate(rows)
-    covariance = np.cov(every.T)
-    if storage == "variance":
-        covariance = np.diag(np.diag(covariance))
-    np.testing.assert_allclose(stats.means[0], every.mean(0), atol=1e-5)
-    found = stats.covariances()[0].numpy()
-    np.testing.assert_allclose(found, covariance + JITTER * np.eye(40), atol=2e-5)
-
-
-def test_pooled_low_rank_gaussians_keep_the_leading_directions() -> None:
-    """Six rows of a class span five directions, so nothing was lost before they are pooled."""
-    rows = torch.randn(12, 12, generator=torch.manual_seed(0)) * torch.arange(1.0, 13)
-    pooled, whole = (ClassGaussians(12, "low-rank", rank=6) for _ in range(2))
-    pooled.add(rows, torch.arange(12) // 6, [0, 1])
-    pooled.regroup([[0, 1]], torch.tensor([6, 6]))
-    whole.add(rows, torch.zeros(12, dtype=torch.int64), [0])
-    torch.testing.assert_close(pooled.covariances(), whole.covariances(), rtol=1e-4, atol=1e-3)
-
-
+@pytest.mark.parametrize("statistics", ["covariance", "multi-centroid"])
 @torch.no_grad()
-def test_merging_pools_within_a_task_and_keeps_tasks_apart() -> None:
-    method = learned("hash")
-    relabel(method, [0, 1, 0, 2, 0], [EACH] * 6)  # 0 and 2 of the first task, 4 of the third
-    assert method.cells.task.tolist() == [0, 0, 1, 2, 2]
-    assert method.cells.label.tolist() == [0, 1, 2, 1, 0]
-    for stats, kind in ((method.plain_stats, "plain"), (method.prompted_stats, "prompted")):
-        both = torch.cat([features_of(0, c, kind) for c in (0, 2)])
-        torch.testing.assert_close(stats.means[0], both.mean(0))
-        cov = both.T.cov() + JITTER * torch.eye(DIM)
-        torch.testing.assert_close(stats.covariances()[0], cov, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(stats.means[4], features_of(2, 4, kind).mean(0))
+def test_gaussians_of_merged_classes_stay_side_by_side(statistics: str) -> None:
+    method = learned("hash", statistics=statistics, centroids=2)
+    before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
+    relabel(method, [0, 1, 0, 2, 0], [EACH] * 5)  # 0 and 2 of the first task, 4 of the third
+    assert method.cells.task.tolist() == [0, 0, 0, 1, 2, 2]
+    assert method.cells.label.tolist() == [0, 1, 0, 2, 1, 0]
+    for name in ("plain_stats.means", "prompted_stats.means", "prompted_stats.spread"):
+        assert torch.equal(method.state_dict()[name], before[name])
     assert method.head.weight.shape == (3, DIM)
+    pixels, _ = images(2)
+    plain = torch.stack([features_of(0, c, "plain").mean(0) for c in (0, 2)])
+    scores = method.discriminant("base").scores(plain)
+    expected = scores[:, [0, 2, 5]].max(1).values  # the nearest of the class's Gaussians
+    torch.testing.assert_close(method.cells.to_classes(scores)[:, 0], expected)
+    assert method.predict(pixels, plain).logits.shape == (2, 3)
 
 
 def test_rows_of_the_head_are_averaged_by_photos() -> None:
     method = learned("hash")
     weight = method.head.weight.detach().clone()
-    relabel(method, [0, 0, 1, 2, 3], [1, 2, 3, 4, 5, 6])  # class 1: 2 + 5 photos
+    relabel(method, [0, 0, 1, 2, 3], [1, 7, 3, 4, 6])
     expected = (1 * weight[0] + 7 * weight[1]) / 8
     torch.testing.assert_close(method.head.weight[0], expected)
     assert torch.equal(method.head.weight[1:], weight[2:])
-
-
-@torch.no_grad()
-def test_centres_are_not_pooled_but_stay_side_by_side() -> None:
-    method = learned("hash", statistics="multi-centroid", centroids=2)
-    relabel(method, [0, 0, 1, 2, 3], [EACH] * 6)
-    assert method.cells.label.tolist() == [0, 0, 1, 2, 0, 3]
-    assert len(method.plain_stats) == 6
 
 
 # Tasks without prompts. ----------------------------------------------------------------------

@@ -101,8 +101,11 @@ class Answering(ABC):
 
     def _answer_fields(self, output: ModelOutput, threshold: float) -> Iterable[dict[str, Any]]:
         """The fields of `Answer` for each image, but for its name."""
-        nearest = output.distances.argsort(axis=1, kind="stable")[:, :NEAREST]
+        nearest = output.distances.argsort(axis=1, kind="stable")
         for row, cells in enumerate(nearest.tolist()):
+            near: dict[tuple[str, str], float] = {}  # merged classes have several cells
+            for cell in cells:
+                near.setdefault(tuple(self.cells[cell]), float(output.distances[row, cell]))
             shares = zip(self.classes, output.probabilities[row].tolist(), strict=True)
             ranked = sorted(shares, key=lambda pair: -pair[1])
             (best, confidence), unknown = ranked[0], float(output.unknown[row])
@@ -113,11 +116,7 @@ class Answering(ABC):
                 "unknown": unknown,
                 "is_unknown": unknown > threshold,
                 "reminds_of": [
-                    {
-                        "class": self.cells[cell][0],
-                        "learned": self.cells[cell][1],
-                        "distance": round(float(output.distances[row, cell]), 3),
-                    }
-                    for cell in cells
+                    {"class": name, "learned": learned, "distance": round(distance, 3)}
+                    for (name, learned), distance in islice(near.items(), NEAREST)
                 ],
             }

@@ -1,6 +1,7 @@
 """Edit what a classifier knows: forget, merge and rename classes, each as a new version."""
 
 import time
+from collections import Counter
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from hashprompt.engine.devices import launch
 from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.pipeline import Pipeline
 from hashprompt.methods.relabelling import relabel
-from hashprompt.parts.growing import UnfitState, load_grown, unfit_if_it_fails
+from hashprompt.parts.growing import load_grown, unfit_if_it_fails
 from hashprompt.progress import ProgressBars
 
 FORGOTTEN = -1  # what a photo was taken for that was taken for a forgotten class: it was wrong
@@ -50,7 +51,7 @@ def apply_edit(store: Store, config: ClassifierConfig, edit: Edit, quiet: bool) 
         assert isinstance(method, Pipeline)
         load_grown(method, tensors)
         with unfit_if_it_fails():
-            relabel(method, edit.ids, _cell_counts(method, version.info))
+            relabel(method, edit.ids, _photos(version.info))
         if edit.merges:
             _align(trainer, method)
         tensors = method.state_dict()
@@ -73,19 +74,12 @@ def _trainer(store: Store, config: ClassifierConfig, quiet: bool) -> Trainer:
     )
 
 
-def _cell_counts(method: Pipeline, info: dict[str, Any]) -> list[int]:
-    """Training photos that each Gaussian describes."""
-    counts = batch_counts(info)
-    by_cell = {
-        (task, label): count
-        for task, (batch, row) in enumerate(zip(info["batches"], counts, strict=True))
-        for label, count in zip(batch, row, strict=True)
-    }
-    cells = zip(method.cells.task.tolist(), method.cells.label.tolist(), strict=True)
-    try:
-        return [by_cell[cell] for cell in cells]
-    except KeyError as error:
-        raise UnfitState("its learns have other classes than its Gaussians") from error
+def _photos(info: dict[str, Any]) -> list[int]:
+    """Training photos of each class, over all learns."""
+    photos: Counter[int] = Counter()
+    for batch, counts in zip(info["batches"], batch_counts(info), strict=True):
+        photos.update(dict(zip(batch, counts, strict=True)))
+    return [photos[label] for label in range(len(info["classes"]))]
 
 
 def _align(trainer: Trainer, method: Pipeline) -> None:

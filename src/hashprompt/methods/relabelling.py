@@ -8,40 +8,30 @@ from hashprompt.methods.pipeline import Pipeline
 from hashprompt.parts.gaussians import ClassGaussians
 
 
-def relabel(method: Pipeline, ids: Sequence[int | None], counts: Sequence[int]) -> None:
+def relabel(method: Pipeline, ids: Sequence[int | None], photos: Sequence[int]) -> None:
     """Give classes other ids; with None a class is forgotten, with the same id two are merged.
 
     Rows of forgotten classes go everywhere, and what tasks that are left without any class had of
-    their own. Gaussians that classes to be merged have of one task are pooled: what describing
-    their images together would have given. Of different tasks they stay side by side, as if the
-    class had been learned twice: each is of features under other prompts.
+    their own. Gaussians of merged classes stay side by side: one of all their images would have its
+    middle where none of them is, and photos of either would look unknown.
 
     Args:
         ids: new id of each class, from 0 without a gap.
-        counts: (M,) images that each cell describes.
+        photos: that each class was learned from.
     """
-    cells, weights = method.cells, torch.tensor(counts, device=method.device)
-    merged: dict[tuple[int, ...], list[int]] = {}
-    columns = zip(cells.task.tolist(), cells.label.tolist(), strict=True)
-    for cell, (task, label) in enumerate(columns):
-        new = ids[label]
-        if new is not None:
-            # Centres of several cells cannot be pooled, so those stay apart.
-            own = (cell,) if method.config.statistics == "multi-centroid" else ()
-            merged.setdefault((task, new, *own), []).append(cell)
-    groups = list(merged.values())
-    photos = weights.new_zeros(len(ids)).index_add(0, cells.label, weights)
-    method.head.regroup(_by_new_id(ids), photos)
-    tasks = torch.tensor(sorted({task for task, *_ in merged}), device=method.device)
+    cells = method.cells
+    method.head.regroup(_by_new_id(ids), torch.tensor(photos, device=method.device))
+    kept = [cell for cell, label in enumerate(cells.label.tolist()) if ids[label] is not None]
+    rows = torch.tensor(kept, device=method.device)
+    tasks = cells.task[rows].unique()
     if method.config.tii == "sgd":
-        by_task = method.config.tii_target == "task"
-        method.tii.head.regroup([[task] for task in tasks.tolist()] if by_task else groups, weights)
+        method.tii.head.select(tasks if method.config.tii_target == "task" else rows)
     for part in method.children():
         if isinstance(part, ClassGaussians):
-            part.regroup(groups, weights)
-    cells.label = torch.tensor([label for _, label, *_ in merged], device=method.device)
-    old_tasks = torch.tensor([task for task, *_ in merged], device=method.device)
-    cells.task = torch.searchsorted(tasks, old_tasks)
+            part.select(rows)
+    labels = [ids[label] for label in cells.label[rows].tolist()]
+    cells.label = torch.tensor(labels, device=method.device)
+    cells.task = torch.searchsorted(tasks, cells.task[rows])
     method.keep_tasks(tasks)
 
 

@@ -86,38 +86,10 @@ class ClassGaussians(nn.Module):
         for name, rows in other.named_buffers():
             grow_buffer(self, name, rows[first:])
 
-    def regroup(self, groups: Sequence[Sequence[int]], counts: Tensor) -> None:
-        """One cell for each group of cells: a single cell as it is, several pooled.
-
-        Args:
-            groups: G of them.
-            counts: (M,) images that each cell describes.
-        """
-        buffers = dict(self.named_buffers())
-        rows = {name: [tensor[group[0]] for group in groups] for name, tensor in buffers.items()}
-        for place, group in enumerate(groups):
-            if len(group) > 1:
-                for name, row in self._pooled(list(group), counts).items():
-                    rows[name][place] = row
-        for name, values in rows.items():
-            setattr(self, name, torch.stack(values))
-
-    def _pooled(self, cells: list[int], counts: Tensor) -> dict[str, Tensor]:
-        """The cell of all images of these: what `_describe` would give of their features.
-
-        S = Σ_i [(n_i − 1) Σ_i + n_i (μ_i − μ)(μ_i − μ)ᵀ]; exact as far as the storage is.
-        """
-        if self.storage == "multi-centroid":
-            raise ValueError("centres of several cells cannot be pooled")
-        n, means = exact(counts[cells]), exact(self.means[cells])
-        mean = n @ means / n.sum()
-        within = exact(self.covariances(cells)) - JITTER * torch.eye(self.dim).to(means)
-        centred = means - mean
-        scatter = torch.einsum("c,cij->ij", (n - 1).clamp(min=1), within)
-        scatter += (n[:, None] * centred).mT @ centred
-        covariance = scatter / (n.sum() - 1).clamp(min=1)
-        rows = {"means": mean, **self._spread(covariance)}
-        return {name: row.to(self.means) for name, row in rows.items()}
+    def select(self, cells: Tensor) -> None:
+        """Keep these cells (m,)."""
+        for name, rows in list(self.named_buffers()):
+            setattr(self, name, rows[cells])
 
     def _describe(self, features: Tensor) -> dict[str, Tensor]:
         """Rows of the buffers for the cell of these features (n, D)."""

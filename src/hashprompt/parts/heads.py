@@ -34,6 +34,11 @@ class GrowingLinear(nn.Module):
             rows = regrouped(getattr(self, name).detach(), groups, weights)
             setattr(self, name, nn.Parameter(rows))
 
+    def select(self, outputs: Tensor) -> None:
+        """Keep these outputs (c,)."""
+        for name in ("weight", "bias"):
+            setattr(self, name, nn.Parameter(getattr(self, name).detach()[outputs]))
+
     def forward(self, features: Tensor) -> Tensor:
         """(B, D) -> (B, C)."""
         return F.linear(features, self.weight, self.bias)

@@ -11,8 +11,8 @@ from hashprompt.errors import UserError
 from hashprompt.paper.data import find_experiment
 from hashprompt.paper.grids import Place, cells
 from hashprompt.paper.measures import (
+    MEASURES,
     prompt_parameters,
-    training_seconds,
     usage_entropy,
     usage_shares,
     variation,
@@ -133,9 +133,9 @@ def test_measures_by_hand() -> None:
         "usage": [[3, 1, 0], [3, 1, 0]],
         "parameters": {"prompts": 10, "routers": 4, "head": 100},
         "timings": [
-            {"phase": "wtp", "seconds": 2.0},
-            {"phase": "evaluate", "seconds": 50.0},
-            {"phase": "tap", "seconds": 1.5},
+            {"phase": "wtp", "seconds": 2.0, "cpu_seconds": 1.9},
+            {"phase": "evaluate", "seconds": 50.0, "cpu_seconds": 1.0},
+            {"phase": "tap", "seconds": 1.6, "cpu_seconds": 1.4},
         ],
     }
     assert usage_shares(result) == [0.75, 0.25, 0.0]
@@ -144,7 +144,12 @@ def test_measures_by_hand() -> None:
     # deviation of (0.75, 0.25, 0) around 1/3 is √(0.29167 / 3)
     assert variation([0.75, 0.25, 0.0]) == pytest.approx(0.93541, abs=1e-5)
     assert prompt_parameters(result) == 14
-    assert training_seconds(result) == 3.5
+    hours = MEASURES["hours"]
+    assert hours(result) == pytest.approx(3.6 / 3600)
+    result["timings"][0]["cpu_seconds"] = 1.8  # 3.2 of 3.6 s: others had the processor
+    assert hours(result) is None
+    del result["timings"][0]["cpu_seconds"]  # of an earlier version
+    assert hours(result) is None
     assert usage_entropy({"usage": None}) is None
 
 

@@ -8,12 +8,7 @@ from hashprompt.report import ResultData, drift_by_task
 
 Measure = Callable[[ResultData], float | None]
 UNTRAINED = ("evaluate",)  # phases that are no training
-
-
-def training_seconds(result: ResultData) -> float | None:
-    """Of all phases but evaluation."""
-    seconds = [t["seconds"] for t in result["timings"] if t["phase"] not in UNTRAINED]
-    return sum(seconds) if seconds else None
+UNDISTURBED = 0.9  # least share of its seconds that a run had a processor, if they are compared
 
 
 def usage_shares(result: ResultData) -> list[float] | None:
@@ -47,8 +42,13 @@ def _of_metrics(name: str) -> Measure:
 
 
 def _hours(result: ResultData) -> float | None:
-    seconds = training_seconds(result)
-    return None if seconds is None else seconds / 3600
+    """Of training, if the run had its processors for itself; else its hours tell of other work."""
+    trained = [t for t in result["timings"] if t["phase"] not in UNTRAINED]
+    had = [t.get("cpu_seconds") for t in trained]
+    seconds = sum(t["seconds"] for t in trained)
+    if not trained or None in had or sum(had) < UNDISTURBED * seconds:
+        return None
+    return seconds / 3600
 
 
 def _last_drift(result: ResultData) -> float | None:

@@ -80,6 +80,7 @@ class Timing(Schema):
     task: Index
     phase: str
     seconds: Seconds
+    cpu_seconds: Seconds | None = None  # in which the process had a processor; earlier: not known
     images: Count
 
 

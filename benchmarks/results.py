@@ -57,7 +57,10 @@ PERCENT: dict[str, Value] = {
     "task inference": lambda result: result["after_task"][-1].get("task_inference"),
     **{f"domain {number}": domain(number) for number in range(1, 9)},
     "FAA with discriminant heads": asked("discriminant heads"),
-    **{f"FAA at {name}": asked(name) for name in ("ridge 0.1", "ridge 0.3")},
+    **{
+        f"FAA at {name}": asked(name)
+        for name in ("ridge 0.1", "ridge 0.3", "ridge 1 without voters")
+    },
 }
 COUNTS: dict[str, Value] = {
     "prompts + routers": lambda r: r["parameters"]["prompts"] + r["parameters"]["routers"],

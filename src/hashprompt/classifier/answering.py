@@ -106,6 +106,8 @@ class Answering(ABC):
             near: dict[tuple[str, str], float] = {}  # merged classes have several cells
             for cell in cells:
                 near.setdefault(tuple(self.cells[cell]), float(output.distances[row, cell]))
+                if len(near) == NEAREST:
+                    break
             shares = zip(self.classes, output.probabilities[row].tolist(), strict=True)
             ranked = sorted(shares, key=lambda pair: -pair[1])
             (best, confidence), unknown = ranked[0], float(output.unknown[row])
@@ -117,6 +119,6 @@ class Answering(ABC):
                 "is_unknown": unknown > threshold,
                 "reminds_of": [
                     {"class": name, "learned": learned, "distance": round(distance, 3)}
-                    for (name, learned), distance in islice(near.items(), NEAREST)
+                    for (name, learned), distance in near.items()
                 ],
             }

@@ -29,8 +29,8 @@ def check(found: dict[str, Any], cases: int) -> None:
     assert found["peak_mb"] < MOST_MEGABYTES
 
 
-def test_a_hundred_and_fifty_cases_do_no_harm() -> None:
-    check(generated(150, seed=0), 150)
+def test_fifty_cases_do_no_harm() -> None:
+    check(generated(50, seed=0), 50)
 
 
 @pytest.mark.slow

@@ -116,6 +116,7 @@ def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     import_methods.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_cell_whose_process_is_killed_goes_on_in_another(
     tmp_path: Path, tiny_npz: Path, mortal: Path, cli: Cli
 ) -> None:

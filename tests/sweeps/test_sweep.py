@@ -128,6 +128,7 @@ def test_what_is_done_is_not_done_again(
     assert numbers(again) == {"mine": [alone.accuracy]}
 
 
+@pytest.mark.slow
 def test_answers_to_other_questions_stay(grid: dict[str, Any], tmp_path: Path) -> None:
     def asked(**ask: dict[str, Any]) -> dict[str, Any]:
         found = sweep({**grid, "methods": "simplecil", "ask": ask}, out, workers=1, quiet=True)

@@ -13,7 +13,14 @@ from typing import Any
 
 from instant import draw, learn
 
-POOL: dict[str, Any] = {"experts": 15, "top_k": 2, "protected": 2, "router_next": "copy"}
+BOTH: dict[str, Any] = {  # plain features have a say, too: two passes an answer
+    **{"voters": ["plain", "head"], "align_lr": 0.05, "align_samples": 100},
+    **{"contrastive": 0.1, "drift_views": 0, "deploy": 1.0},
+}
+POOL: dict[str, Any] = {
+    **BOTH,
+    **{"experts": 15, "top_k": 2, "protected": 2, "router_next": "copy"},
+}
 ONE: dict[str, Any] = {"experts": 1, "top_k": 1, "protected": 1, "router_next": "same"}
 MODULATED: dict[str, Any] = {
     **POOL,
@@ -34,6 +41,9 @@ VARIANTS: dict[str, dict[str, Any]] = {  # rates are multiplied by batch_size/25
     "as best, first 0.3": {**FOLLOWED, "first_lr_scale": 3},
     "as best, first 0.3, one expert": {**FOLLOWED, **ONE, "first_lr_scale": 3},
     "as best, first 0.1": {**FOLLOWED, "first_lr_scale": 1},
+    "one pass": {},  # the preset as it is
+    "one pass, contrastive term": {"contrastive": 0.1},
+    "one pass, not averaged": {"deploy": 1.0},
 }
 
 

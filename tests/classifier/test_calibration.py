@@ -105,7 +105,7 @@ def test_strangeness_is_the_log_ratio_of_two_gaussians() -> None:
     x = torch.randn(4, backbone.dim, generator=generator)
     nearest = torch.stack([density(m, within, x) for m in means]).max(0).values
     expected = density(means.mean(0), within + between, x) - nearest
-    found, distances = Strangeness(method).of(x)
+    found, distances = Strangeness(method, "plain").of(x)
     assert found.double() == pytest.approx(expected, abs=1e-3)
     inverse = torch.linalg.inv(
         within + STRANGE_RIDGE * within.diagonal().mean() * torch.eye(backbone.dim)

@@ -14,6 +14,7 @@ from pictures import QUICK, write_photos
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.classifier.learn_job import LearnJob
+from hashprompt.classifier.store import HEADER
 from hashprompt.classifier.trainer import ClassifierTrainer
 from hashprompt.data.reading.threads import reading_threads
 from hashprompt.engine.optimization import Optimization
@@ -67,12 +68,58 @@ def cut_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
     monkeypatch.setattr(os, "rename", cut(os.rename))
 
 
-# Of 86 in all: the job and the look (1 … 38), its version (39 … 43), training (44 … 81), its
-# version (82 … 86).
-@pytest.mark.parametrize("moment", [1, 2, 20, 39, 42, 43, 44, 45, 60, 84, 85, 86])
+@pytest.fixture(scope="module")
+def commits(
+    spring: Path, summer: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[int, int]:
+    """Which file operations of a second learn replace `classifier.json`: its look, its training."""
+    folder, found, count = tmp_path_factory.mktemp("counted") / "trees", list[int](), [0]
+    classifier = ContinualClassifier(folder, backbone="nano", checkpoint_minutes=0, **QUICK)
+    classifier.learn(spring, report=False, quiet=True)
+
+    def counted(inner: Callable[..., object]) -> Callable[..., object]:
+        def operation(source: Path, target: Path) -> object:
+            count[0] += 1
+            found.extend(count if Path(target).name == HEADER else [])
+            return inner(source, target)
+
+        return operation
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("replace", "rename"):
+            patch.setattr(os, name, counted(getattr(os, name)))
+        classifier.learn(summer, report=False, quiet=True)
+    look, done = found
+    return look, done
+
+
+MOMENTS: dict[str, Callable[[int, int], int]] = {
+    "the first": lambda look, done: 1,
+    "the second": lambda look, done: 2,
+    "half of the look": lambda look, done: look // 2,
+    "its version begins": lambda look, done: look - 4,
+    "it is nearly there": lambda look, done: look - 1,
+    "its commit": lambda look, done: look,
+    "training begins": lambda look, done: look + 1,
+    "its second": lambda look, done: look + 2,
+    "half of training": lambda look, done: (look + done) // 2,
+    "a version nearly there": lambda look, done: done - 2,
+    "one before its commit": lambda look, done: done - 1,
+    "the commit": lambda look, done: done,
+}
+
+
+@pytest.mark.parametrize("where", MOMENTS)
 def test_a_cut_off_learn_leaves_the_version_before_and_is_taken_up(
-    make: Make, spring: Path, summer: Path, undisturbed: ContinualClassifier, moment: int
+    make: Make,
+    spring: Path,
+    summer: Path,
+    undisturbed: ContinualClassifier,
+    commits: tuple[int, int],
+    where: str,
 ) -> None:
+    look, done = commits
+    moment = MOMENTS[where](look, done)
     classifier = make(checkpoint_minutes=0)
     classifier.learn(spring, report=False, quiet=True)
     before = state(classifier)
@@ -81,8 +128,8 @@ def test_a_cut_off_learn_leaves_the_version_before_and_is_taken_up(
         with pytest.raises(PowerCut):
             classifier.learn(summer, report=False, quiet=True)
     after = make(checkpoint_minutes=0)
-    assert after._store.current() == (2 if moment <= 43 else 3)
-    if moment <= 43:
+    assert after._store.current() == (2 if moment <= look else 3)
+    if moment <= look:
         assert all(torch.equal(v, before[k]) for k, v in state(after).items())
     else:  # the look answers
         assert after.history()[2]["is_look"]

@@ -158,6 +158,41 @@ def test_the_pool_in_use_goes_a_part_of_the_way_and_training_goes_on_from_the_tr
     assert not len(damped.old_pool)  # kept only while a task is learned
 
 
+def test_an_averaged_pool_is_the_mean_of_what_tasks_left_by_their_classes() -> None:
+    method, tasks = make_hash(lr=0.5, deploy="average")
+    backbone = method.backbone
+    tasks[1] = Task(1, (2, 3, 4, 5), backbone)
+    tasks[2] = Task(2, (6, 7), backbone)
+    left = []
+    for task in tasks:
+        learn(method, task)
+        left.append(method.trained.double().numpy())
+    assert not np.allclose(left[0], left[1])
+    assert not np.allclose(left[1], left[2])
+    expected = (2 * left[0] + 4 * left[1] + 2 * left[2]) / 8
+    found = method.pool.prompts.detach().numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_tasks_that_trained_no_prompts_have_no_part_in_the_average() -> None:
+    method, tasks = make_hash(**ONE, experts=1, top_k=1, protected=1, deploy="average")
+    trained = method.config
+    method.config = trained.model_copy(update={"epochs": 0})
+    learn(method, tasks[0])
+    method.config = trained
+    left = []
+    for task in tasks[1:]:
+        learn(method, task)
+        left.append(method.trained.clone())
+    torch.testing.assert_close(method.pool.prompts.detach(), (left[0] + left[1]) / 2)
+
+
+@pytest.mark.parametrize("deploy", [0, 1.5, "mean"])
+def test_other_ways_to_deploy_are_refused(deploy: Any) -> None:
+    with pytest.raises(ValueError, match="deploy"):
+        HashConfig(deploy=deploy)
+
+
 def test_gaussians_are_those_of_the_pool_in_use() -> None:
     method, tasks = make_hash(deploy=0.25, drift="ignore")
     for task in tasks[:2]:
@@ -396,3 +431,85 @@ def test_tasks_that_bring_enough_move_the_pool() -> None:
 def test_small_tasks_need_a_router_that_was_trained() -> None:
     with pytest.raises(ValueError, match="must not start anew"):
         HashConfig(fewest_classes=2, router_next="fresh")
+
+
+# One pass where all tasks share one prompt. -----------------------------------------------------
+
+SHARED: dict[str, Any] = {
+    **{"router_next": "same", "experts": 1, "top_k": 1, "protected": 1},
+    **{"hdr": False, "hgm": False, "ridge": 0.3},
+}
+
+
+def test_one_prompt_answers_in_one_pass() -> None:
+    method, tasks = make_hash(**SHARED)
+    for task in tasks[:2]:
+        learn(method, task)
+    assert not method.asks_plain
+    images = torch.cat([task.images for task in tasks[:2]])
+    method.backbone.passes.clear()
+    with torch.no_grad():
+        answer = method.predict(images)
+    assert dict(method.backbone.passes) == {"prompted": len(images)}
+    features = under_router(method, images, 0)
+    np.testing.assert_allclose(answer.features.numpy(), features, rtol=1e-4, atol=1e-5)
+    means = method.prompted_stats.means.double().numpy()
+    spread = method.prompted_stats.covariances().double().numpy()
+    shared = spread.mean(0)
+    ridge = 0.3 * np.trace(shared) / len(shared) * np.eye(len(shared))
+    for row, feature in enumerate(features):
+        scores = []
+        for mean, own in zip(means, spread, strict=True):
+            matrix = 0.05 * own + 0.95 * shared + ridge
+            away = feature - mean
+            inside = away @ np.linalg.inv(matrix) @ away + np.linalg.slogdet(matrix)[1]
+            scores.append(-0.5 * inside)
+        np.testing.assert_allclose(answer.logits[row].numpy(), scores, rtol=1e-3, atol=1e-3)
+        assert int(answer.task[row]) == int(np.argmax(scores)) // 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"voters": ("plain",)},
+        {"tii": "sgd", "tii_epochs": 0},
+        {"align": "sgd"},
+        {"base": "first"},
+        {"router_input": "plain"},
+        {"router_next": "copy"},
+    ],
+)
+def test_two_passes_where_plain_features_have_a_say(options: dict[str, Any]) -> None:
+    method, tasks = make_hash(**{**SHARED, **options})
+    learn(method, tasks[0])
+    assert method.asks_plain
+    with torch.no_grad():
+        assert method.predict(tasks[0].images).features is None
+
+
+def test_prompts_that_are_there_serve_tasks_that_train_nothing() -> None:
+    method, tasks = make_hash(**SHARED)
+    learn(method, tasks[0])
+    pool = method.pool.prompts.detach().clone()
+    method.config = method.config.model_copy(update={"epochs": 0})
+    learn(method, tasks[1])
+    assert torch.equal(method.pool.prompts, pool)
+    assert method.plain_tasks().tolist() == [False, False]
+    assert not method.asks_plain
+    features = under_router(method, tasks[1].images, 0)
+    for label in (2, 3):
+        own = features[(tasks[1].labels == label).numpy()]
+        found = method.prompted_stats.means[label].numpy()
+        np.testing.assert_allclose(found, own.mean(0), rtol=1e-4, atol=1e-5)
+
+
+def test_a_first_task_that_trains_nothing_stays_plain_and_needs_both_passes() -> None:
+    method, tasks = make_hash(**SHARED)
+    trained = method.config
+    method.config = trained.model_copy(update={"epochs": 0})
+    learn(method, tasks[0])
+    assert method.plain_tasks().tolist() == [True]
+    method.config = trained
+    learn(method, tasks[1])
+    assert method.plain_tasks().tolist() == [True, False]
+    assert method.asks_plain

@@ -224,6 +224,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     for reads in ("centred", "plain")
 }
 VARIANTS["one router"] = {"router_next": "same", "router_input": "plain", "distil": 0.5}
+VARIANTS["one prompt, averaged"] = {
+    **{"router_next": "same", "experts": 1, "top_k": 1, "protected": 1},
+    **{"deploy": "average", "drift_views": 1, "voters": ()},
+}
 VARIANTS["first base"] = {"base": "first", "compete": "all"}
 VARIANTS["careful"] = {"deploy": 0.5, "distil": 0.5, "drift_ridge_by": "classes", "drift_views": 1}
 

@@ -101,5 +101,5 @@ def test_drift_is_drawn_task_by_task(tmp_path: Path) -> None:
     write_ledger(tmp_path, ["F7"], lambda row, seed: 60.0, diagnostics=diagnostics)
     found = lines_of("drift", tmp_path)
     assert list(found)[:2] == ["MoE", "Hash"]
-    assert len(found) == 5
+    assert len(found) == 6
     assert all(points == [(1, 0.5), (2, 0.75)] for points in found.values())

@@ -1,8 +1,8 @@
 """From what a model computes to answers, batch by batch; the same for every kind of model."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +42,6 @@ class ModelOutput(NamedTuple):
     probabilities: np.ndarray  # (B, C) calibrated
     unknown: np.ndarray  # (B,) 0…1
     distances: np.ndarray  # (B, M) to the cells
-    plain: np.ndarray | None = None  # (B, D) features, where the model tells them
 
 
 class Answering(ABC):
@@ -74,6 +73,10 @@ class Answering(ABC):
         inputs, kind = load_inputs(what, self.short_side)
         return self.answers(inputs, threshold, batch_size), kind
 
+    def plain_features(self, images: list[np.ndarray]) -> np.ndarray:
+        """(B, D) of images as in :meth:`compute`, where a model can tell them."""
+        raise NotImplementedError
+
     def answers(
         self, inputs: Iterable[InputImage], threshold: float, batch_size: int
     ) -> list[Answer]:
@@ -81,23 +84,29 @@ class Answering(ABC):
         return [answer for answer, _ in self.stream(inputs, threshold, batch_size)]
 
     def stream(
-        self, inputs: Iterable[InputImage], threshold: float, batch_size: int
+        self,
+        inputs: Iterable[InputImage],
+        threshold: float,
+        batch_size: int,
+        wants_feature: Callable[[Answer], bool] = lambda answer: False,
     ) -> Iterator[tuple[Answer, np.ndarray | None]]:
-        """The same one by one, with the plain feature (D,) of an image where the model tells it."""
+        """The same one by one, with the plain feature (D,) of images whose answer wants it."""
         images = iter(inputs)
         while batch := list(islice(images, batch_size)):
             readable = [item.image for item in batch if item.image is not None]
-            rows: Iterator[tuple[dict[str, Any], np.ndarray | None]] = iter(())
-            if readable:
-                output = self.compute(readable)
-                features = repeat(None) if output.plain is None else output.plain
-                rows = zip(self._answer_fields(output, threshold), features, strict=False)
-            for item in batch:
-                if item.image is None:
-                    yield Answer(item.name, error=item.error), None
-                else:
-                    fields, plain = next(rows)
-                    yield Answer(item.name, **fields), plain
+            output = self.compute(readable) if readable else None
+            fields = iter(self._answer_fields(output, threshold) if output else ())
+            answers = [
+                Answer(item.name, error=item.error)
+                if item.image is None
+                else Answer(item.name, **next(fields))
+                for item in batch
+            ]
+            wanted = [n for n, a in enumerate(answers) if a.error is None and wants_feature(a)]
+            chosen = [image for n in wanted if (image := batch[n].image) is not None]
+            found = self.plain_features(chosen) if chosen else ()
+            features = dict(zip(wanted, found, strict=True))
+            yield from ((answer, features.get(n)) for n, answer in enumerate(answers))
 
     def _answer_fields(self, output: ModelOutput, threshold: float) -> Iterable[dict[str, Any]]:
         """The fields of `Answer` for each image, but for its name."""

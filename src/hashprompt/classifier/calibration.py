@@ -1,16 +1,19 @@
 """How sure is it, and has it seen the like: numbers that hold on photos it did not learn from."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hashprompt.methods.base import Prediction
 from hashprompt.methods.pipeline import Pipeline
 from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.precision import capable, exact
 
+FeatureKind = Literal["plain", "prompted"]
 FEWEST = 20  # held-out photos for a temperature of their own
 UNCALIBRATED = 5.0  # temperature until then: class densities in many dimensions are far too sure
 BINS = 10
@@ -77,13 +80,21 @@ def calibrate(logits: Tensor, labels: Tensor, before: float | None) -> tuple[flo
 class Strangeness:
     """How much less a photo fits the classes than photos in general do.
 
-    log density of plain features under one Gaussian for everything, less that under the nearest
-    class (relative Mahalanobis distance). The Gaussian for everything is that of the mixture of
-    classes, so nothing more need be kept. docs/results/photos.md tells what it is worth.
+    log density of features under one Gaussian for everything, less that under the nearest class
+    (relative Mahalanobis distance). The Gaussian for everything is that of the mixture of classes,
+    so nothing more need be kept. docs/results/photos.md tells what it is worth.
+
+    Args:
+        method: whose Gaussians they are.
+        of: which features. Prompted ones tell more, and cost no pass beyond that of the answer,
+            but all classes must have the same prompts.
     """
 
-    def __init__(self, method: Pipeline) -> None:
-        stats = method.plain_stats
+    def __init__(self, method: Pipeline, of: FeatureKind) -> None:
+        if of == "prompted" and method.asks_plain:
+            raise ValueError("the classes have different prompts")
+        self.kind = of
+        stats = method.prompted_stats if of == "prompted" else method.plain_stats
         within = stats.covariances().mean(0)
         centred = stats.means - stats.means.mean(0)
         between = centred.T @ centred / len(centred)
@@ -92,12 +103,18 @@ class Strangeness:
         # A single class is its own mixture: then the distance to it must do.
         self.everything = whole if len(stats) > 1 else None
 
-    def of(self, plain: Tensor) -> tuple[Tensor, Tensor]:
-        """(B,) strangeness of plain features (B, D), and (B, M) distances to the cells."""
-        scores = self.classes.scores(plain)
+    def choose(self, plain: Tensor | None, prediction: Prediction) -> Tensor:
+        """The features (B, D) it is about, of those that an answer was made of."""
+        features = plain if self.kind == "plain" else prediction.features
+        assert features is not None
+        return features.float()
+
+    def of(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """(B,) strangeness of features (B, D), and (B, M) distances to the cells."""
+        scores = self.classes.scores(features)
         log_det = self.classes.log_det.float().to(scores.device)
         distances = (-2 * scores - log_det).clamp(min=0).sqrt()
-        general = self.everything.scores(plain)[:, 0] if self.everything else 0.0
+        general = self.everything.scores(features)[:, 0] if self.everything else 0.0
         return general - scores.max(1).values, distances
 
 

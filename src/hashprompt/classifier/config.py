@@ -1,12 +1,13 @@
 """What is fixed in a classifier's life: backbone, method, options."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from hashprompt.backbone.catalogue import CATALOGUE, FILE_TYPES, NANO, brought_file, obtain
@@ -14,9 +15,12 @@ from hashprompt.backbone.hub import timm_file
 from hashprompt.backbone.light import load_light, plain_sizes
 from hashprompt.backbone.preprocessing import LoadedBackbone
 from hashprompt.classifier.options import complete, new_options
+from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.data.streams.stream import Stream
-from hashprompt.engine.devices import single_device
+from hashprompt.data.transforms.views import Views
+from hashprompt.engine.devices import autocast, single_device
 from hashprompt.engine.seeding import seed_everything
+from hashprompt.engine.views import views_of
 from hashprompt.errors import UserError, shortened
 from hashprompt.methods.building import build_method
 from hashprompt.methods.pipeline import Pipeline
@@ -107,6 +111,17 @@ class ClassifierConfig:
     @cached_property
     def device(self) -> torch.device:
         return single_device(self.run_options)
+
+    @cached_property
+    def views(self) -> Views:
+        return views_of(self.run_options, self.backbone.preprocessing, photo_stream(()))
+
+    @torch.no_grad()
+    def plain_features(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """(B, D) of images (3, h, w) uint8 of any size."""
+        seen = self.views.clean(PhotoBatch(map(torch.from_numpy, images)).to(self.device))
+        with autocast(self.run_options, self.device):
+            return self.backbone.model(seen).float().cpu().numpy()
 
     @property
     def short_side(self) -> int:

@@ -102,7 +102,7 @@ class LearnPlan:
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        total = round(sum(self.seconds.values()), 1)
+        total = round(sum(self.seconds.values()), 2)
         return {**asdict(self), "first_answer_seconds": self.first_answer, "total_seconds": total}
 
     @property
@@ -164,12 +164,12 @@ def estimate_seconds(
         epochs: 0 for a look alone.
         followed: routers of earlier learns, under which old classes follow the prompts.
     """
-    look = {LOOKING: round(seconds_each * (training + held_out + earlier), 1)}
+    look = {LOOKING: round(seconds_each * (training + held_out + earlier), 2)}
     if not epochs:
         return look
     return {
         **look,
-        "training prompts": round(seconds_each * training * epochs * TRAINING_COST, 1),
-        "describing classes": round(seconds_each * training * (1 + 2 * followed), 1),
-        "testing": round(seconds_each * (held_out + earlier), 1),
+        "training prompts": round(seconds_each * training * epochs * TRAINING_COST, 2),
+        "describing classes": round(seconds_each * training * (1 + 2 * followed), 2),
+        "testing": round(seconds_each * (held_out + earlier), 2),
     }

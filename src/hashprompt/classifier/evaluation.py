@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hashprompt.classifier.calibration import FEWEST, Strangeness, calibrate, quantiles
+from hashprompt.classifier.calibration import (
+    FEWEST,
+    FeatureKind,
+    Strangeness,
+    calibrate,
+    quantiles,
+)
 from hashprompt.classifier.image_files import content_digest
 from hashprompt.classifier.store import Store, Version
 from hashprompt.data.dataset import ImageTable
@@ -77,18 +83,19 @@ def reopen_held_out(
 
 
 def evaluate(
-    evaluator: Evaluator, tables: Sequence[ImageTable], callback: Callback
+    evaluator: Evaluator, tables: Sequence[ImageTable], kind: FeatureKind, callback: Callback
 ) -> tuple[Tensor, Tensor]:
     """Logits (N, C) and strangeness (N,) of all images of the tables, one after the other."""
     callback.on_phase_start(0, "testing", sum(map(len, tables)), 0)
     method = evaluator.method.eval()
     assert isinstance(method, Pipeline)
-    measure = Strangeness(method)
+    measure = Strangeness(method, kind)
     logits, strangeness = [torch.zeros(0, method.cells.classes)], [torch.zeros(0)]
     for table in tables:
-        for tested in evaluator.predictions(table):
+        for tested in evaluator.predictions(table, with_plain=kind == "plain"):
             logits.append(tested.prediction.logits.float().cpu())
-            strangeness.append(measure.of(tested.plain.float())[0].cpu())
+            features = measure.choose(tested.plain, tested.prediction)
+            strangeness.append(measure.of(features)[0].cpu())
             callback.on_images_tested(sum(map(len, logits)))
     return torch.cat(logits), torch.cat(strangeness)
 
@@ -106,8 +113,12 @@ def evaluate_version(
         before: `version.json` of the version before, whose calibration stays if nothing is tested.
     """
     tables = [photos.table for photos in held_out]
+    count = sum(map(len, tables))
+    method = trainer.method
+    assert isinstance(method, Pipeline)
+    kind, kept = unknown_scale("plain" if method.asks_plain else "prompted", count, before)
     with trainer.callbacks.running(1, 0):
-        logits, strangeness = evaluate(trainer.evaluator, tables, trainer.callbacks)
+        logits, strangeness = evaluate(trainer.evaluator, tables, kind, trainer.callbacks)
     predicted = logits.argmax(1).split([len(table) for table in tables])
     asked = [
         replace(photos, predicted=tuple(ids.tolist()))
@@ -115,30 +126,48 @@ def evaluate_version(
     ]
     labels = torch.cat([torch.zeros(0, dtype=torch.int64), *(t.labels for t in tables)])
     temperature, calibration = calibrate(logits, labels, before.get("temperature"))
-    distances, count = _unknown_scale(strangeness, before)
+    distances, of = kept or (quantiles(strangeness), count)
     return {
         "temperature": temperature,
-        "calibration": {**calibration, "scale_images": count},
+        "calibration": {**calibration, "scale_images": of},
         "distances": distances,
+        "distances_of": kind,
         **compare_predictions(asked, classes),
     }, asked
 
 
-def _unknown_scale(strangeness: Tensor, before: Mapping[str, Any]) -> tuple[list[float], int]:
-    """The scale of `unknown`, and of how many photos it is: few do not replace that of more."""
-    kept, told = before.get("distances", []), before.get("calibration", {})
-    count = told.get("scale_images", told.get("images"))  # older files have only the latter
-    if not isinstance(count, int):  # a stranger's may hold anything
-        count = FEWEST
-    if kept and len(strangeness) < max(1, min(count, FEWEST)):
-        return kept, count
-    return quantiles(strangeness), len(strangeness)
+def unknown_scale(
+    best: FeatureKind, count: int, before: Mapping[str, Any]
+) -> tuple[FeatureKind, tuple[list[float], int] | None]:
+    """Which features `unknown` stands on, and its scale if that of the version before stays.
+
+    Few photos do not replace the scale of more, which is then kept with its features.
+
+    Args:
+        best: features that would be taken otherwise; `prompted` if `plain` were possible, too.
+        count: of photos that would make a new scale.
+        before: `version.json` of the version before.
+    """
+    scale, told = before.get("distances", []), before.get("calibration", {})
+    of = told.get("scale_images", told.get("images"))  # older files have only the latter
+    if not isinstance(of, int):  # a stranger's may hold anything
+        of = FEWEST
+    kind: FeatureKind = before.get("distances_of", "plain")
+    if scale and count < max(1, min(of, FEWEST)) and kind in ("plain", best):
+        return kind, (scale, of)
+    return best, None
 
 
 def predicted_by_digest(held_out: Sequence[HeldOutPhotos]) -> dict[str, int]:
     """The class ids predicted for photos, by their digests."""
     pairs = (zip(photos.digests, photos.predicted, strict=True) for photos in held_out)
     return {digest: predicted for rows in pairs for digest, predicted in rows}
+
+
+def leaves_no_room(accuracy: Mapping[str, Sequence[int]]) -> bool:
+    """Whether [right, tested] by class are right on all of enough photos: training cannot gain."""
+    tested = sum(count for _, count in accuracy.values())
+    return FEWEST <= tested == sum(right for right, _ in accuracy.values())
 
 
 @dataclass(frozen=True)
@@ -151,18 +180,12 @@ class TrainingGain:
 
     @property
     def pays(self) -> bool:
-        """Whether more is gained than noise: √(gained + lost), as of so many coins thrown.
+        """Whether it is kept: unless more is lost than noise, √(gained + lost) as of coins thrown.
 
-        Too few photos say nothing; then training is trusted.
+        Training nearly always helps, also where so few photos cannot show it
+        (docs/results/photos.md).
         """
-        noise = math.sqrt(self.gained + self.lost)
-        return self.tested < FEWEST or self.gained - self.lost > noise
-
-    @classmethod
-    def at_most(cls, accuracy: Mapping[str, Sequence[int]]) -> "TrainingGain":
-        """If training put all right: what [right, tested] by class leaves to gain."""
-        tested = sum(count for _, count in accuracy.values())
-        return cls(tested, tested - sum(right for right, _ in accuracy.values()), 0)
+        return self.lost - self.gained <= math.sqrt(self.gained + self.lost)
 
     @classmethod
     def between(

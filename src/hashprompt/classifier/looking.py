@@ -4,17 +4,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import numpy as np
-import torch
 
 from hashprompt.backbone.weights import load_backbone
 from hashprompt.classifier.answers import Answer
-from hashprompt.classifier.config import ClassifierConfig, photo_stream
+from hashprompt.classifier.config import ClassifierConfig
 from hashprompt.classifier.defaults import choose_backbone
 from hashprompt.classifier.predict_inputs import InputImage
 from hashprompt.classifier.predictor import Predictor
-from hashprompt.data.reading.image_stores import PhotoBatch
-from hashprompt.engine.devices import autocast
-from hashprompt.engine.views import views_of
 
 BATCH = 32
 
@@ -32,7 +28,9 @@ class KnownClasses:
         self.classes: list[str] = predictor.info["classes"]
 
     def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, np.ndarray | None]]:
-        return self.predictor.stream(inputs, self.threshold, BATCH)
+        return self.predictor.stream(
+            inputs, self.threshold, BATCH, lambda answer: bool(answer.is_unknown)
+        )
 
 
 class NoClasses:
@@ -49,21 +47,12 @@ class NoClasses:
         self.config = ClassifierConfig.new(loaded, "hash", {}, 0)
         self.short_side = self.config.short_side
         loaded.model.to(self.config.device)
-        self.views = views_of(self.config.run_options, loaded.preprocessing, photo_stream(()))
-
-    @torch.no_grad()
-    def _features(self, images: list[np.ndarray]) -> np.ndarray:
-        """Plain features (B, D) of B images."""
-        device = self.config.device
-        with autocast(self.config.run_options, device):
-            seen = self.views.clean(PhotoBatch(map(torch.from_numpy, images)).to(device))
-            return self.config.backbone.model(seen).float().cpu().numpy()
 
     def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, np.ndarray | None]]:
         photos = iter(inputs)
         while batch := list(islice(photos, BATCH)):
             readable = [item.image for item in batch if item.image is not None]
-            rows = iter(self._features(readable) if readable else ())
+            rows = iter(self.config.plain_features(readable) if readable else ())
             for item in batch:
                 if item.image is None:
                     yield Answer(item.name, error=item.error), None

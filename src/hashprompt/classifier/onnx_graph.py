@@ -125,13 +125,13 @@ class ClassifierGraph(nn.Module):
         method._final_features = self._final_features  # type: ignore[method-assign]
         self.method, self.backbone = method, predictor.config.backbone.model
         self.discriminants = nn.ModuleDict(made)
-        strangeness = predictor.strangeness
-        self.strange = FixedDiscriminant(strangeness.classes)
-        everything = strangeness.everything
+        self.asks_plain, self.strangeness = predictor.asks_plain, predictor.strangeness
+        self.strange = FixedDiscriminant(self.strangeness.classes)
+        everything = self.strangeness.everything
         self.everything = None if everything is None else FixedDiscriminant(everything)
         self.quantiles = Quantiles(info["distances"])
         self.temperature: float = info["temperature"]
-        self.views = predictor.views
+        self.views = predictor.config.views
         statistics = self.views.preprocessing
         for name, values in (("pixel_mean", statistics.mean), ("pixel_std", statistics.std)):
             self.register_buffer(name, torch.tensor(values).view(-1, 1, 1))
@@ -150,11 +150,12 @@ class ClassifierGraph(nn.Module):
     def forward(self, pixels: Tensor) -> GraphOutput:
         """(B, 3, S, S) in [0, 1] -> what is said of them."""
         images = (pixels - self.pixel_mean) / self.pixel_std
-        plain = self.backbone(images)
+        plain = self.backbone(images) if self.asks_plain else None
         prediction = self.method.predict(images, plain)
-        scores = self.strange.scores(plain)
+        features = self.strangeness.choose(plain, prediction)
+        scores = self.strange.scores(features)
         distances = (-2 * scores - self.strange.log_det.float()).clamp(min=0).sqrt()
-        general = 0.0 if self.everything is None else self.everything.scores(plain)[:, 0]
+        general = 0.0 if self.everything is None else self.everything.scores(features)[:, 0]
         unknown = self.quantiles(general - scores.amax(1))
         probabilities = (prediction.logits.double() / self.temperature).softmax(1)
         assert prediction.task is not None

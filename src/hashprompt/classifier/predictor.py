@@ -8,11 +8,10 @@ from torch import Tensor
 
 from hashprompt.classifier.answering import Answering, ModelOutput
 from hashprompt.classifier.calibration import Strangeness, share_below
-from hashprompt.classifier.config import ClassifierConfig, photo_stream
+from hashprompt.classifier.config import ClassifierConfig
 from hashprompt.classifier.store import Store
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.engine.devices import autocast
-from hashprompt.engine.views import views_of
 from hashprompt.parts.growing import load_grown, unfit_if_it_fails
 from hashprompt.parts.precision import exact
 
@@ -23,7 +22,6 @@ class PredictorOutput(NamedTuple):
     logits: Tensor  # (B, C)
     strangeness: Tensor  # (B,)
     distances: Tensor  # (B, M) to the cells
-    plain: Tensor  # (B, D) features
 
 
 class Predictor(Answering):
@@ -42,9 +40,9 @@ class Predictor(Answering):
         self.method = config.make_method()
         load_grown(self.method, tensors)
         self.method.eval()
-        self.views = views_of(config.run_options, config.backbone.preprocessing, photo_stream(()))
         with unfit_if_it_fails():
-            self.strangeness = Strangeness(self.method)
+            self.strangeness = Strangeness(self.method, info.get("distances_of", "plain"))
+            self.asks_plain = self.method.asks_plain or self.strangeness.kind == "plain"
             columns = self.method.cells.task.tolist(), self.method.cells.label.tolist()
             pairs = zip(*columns, strict=True)
             cells = [(info["classes"][c], info["batch_names"][task]) for task, c in pairs]
@@ -61,23 +59,26 @@ class Predictor(Answering):
             self.probabilities(output.logits),
             self.unknown(output.strangeness),
             output.distances,
-            output.plain,
         )
         return ModelOutput(*(column.numpy() for column in columns))
 
     @torch.no_grad()
     def predict(self, photos: PhotoBatch) -> PredictorOutput:
         """For images of any size; each is answered as if it were alone."""
-        device = self.config.device
-        images = self.views.clean(photos.to(device))
-        with autocast(self.config.run_options, device):
-            plain = self.config.backbone.model(images)
+        config = self.config
+        images = config.views.clean(photos.to(config.device))
+        with autocast(config.run_options, config.device):
+            plain = config.backbone.model(images) if self.asks_plain else None
             with unfit_if_it_fails():
                 prediction = self.method.predict(images, plain)
         with unfit_if_it_fails():
-            strangeness, distances = self.strangeness.of(plain.float())
-        found = (prediction.logits.float(), strangeness, distances, plain.float())
+            features = self.strangeness.choose(plain, prediction)
+            strangeness, distances = self.strangeness.of(features)
+        found = (prediction.logits.float(), strangeness, distances)
         return PredictorOutput(*(tensor.cpu() for tensor in found))
+
+    def plain_features(self, images: list[np.ndarray]) -> np.ndarray:
+        return self.config.plain_features(images)
 
     def unknown(self, strangeness: Tensor) -> Tensor:
         """Share of held-out photos that were less strange, (B,)."""

@@ -46,7 +46,7 @@ class Answering(Protocol):
     classes: list[str]
 
     def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, np.ndarray | None]]:
-        """Answer and plain feature (D,) of each image; no feature for what cannot be read."""
+        """Answer of each image, and the plain feature (D,) of those that are unknown."""
 
 
 @dataclass(frozen=True)
@@ -212,13 +212,14 @@ class Sorter:
     def _decision(
         self, answer: Answer, feature: np.ndarray | None, folders: dict[str, str], unsure: str
     ) -> Decision:
-        if answer.error is not None or feature is None:
-            return Decision(answer.name, error=answer.error or "unreadable")
+        if answer.error is not None:
+            return Decision(answer.name, error=answer.error)
         label = "" if answer.label is None else str(answer.label)
         known = Decision(
             answer.name, None, "", label, answer.confidence if label else None, answer.unknown
         )
         if answer.is_unknown:
+            assert feature is not None
             return replace(known, feature=encode_feature(feature))
         return replace(known, folder=folders[label] if answer.confidence >= self.sure else unsure)
 

@@ -2,7 +2,7 @@
 
 In two steps, each of which makes a version. The look computes plain features and describes classes
 by them, which takes seconds; then prompts are trained, from the same version and with the features
-that the look left in the cache. What training made is kept if held-out photos are right by more
+that the look left in the cache. What training made is kept unless held-out photos are wrong by more
 than their noise; its parent is that of the look, so that one undo takes back the whole learn.
 
 Photos of known classes get a Gaussian of their own beside the ones their class has, and train the
@@ -27,6 +27,7 @@ from hashprompt.classifier.evaluation import (
     HeldOutPhotos,
     TrainingGain,
     evaluate_version,
+    leaves_no_room,
     photo_records,
     predicted_by_digest,
     reopen_held_out,
@@ -135,11 +136,10 @@ class ClassifierTrainer:
 
     def _train(self, look: Version, quiet: bool) -> LearnOutcome:
         """Train prompts, and commit what that made if held-out photos say that it pays."""
-        most = TrainingGain.at_most(look.info["accuracy"])
-        if not most.pays:
+        if leaves_no_room(look.info["accuracy"]):
+            tested = sum(count for _, count in look.info["accuracy"].values())
             told = (
-                f"Prompts are not trained: the first look is wrong on {most.gained} of "
-                f"{most.tested} held-out photos, too few to tell whether training pays."
+                f"Prompts are not trained: the first look is right on all {tested} held-out photos."
             )
             return LearnOutcome(look, self._as_looked(look), told)
         done = self._learn(self.job.training, "", quiet)
@@ -147,8 +147,7 @@ class ClassifierTrainer:
         if not gain.pays:
             told = (
                 f"Training prompts did not pay: of {gain.tested} held-out photos it put "
-                f"{gain.gained} right and {gain.lost} wrong, which is within their noise. The "
-                "first look stays."
+                f"{gain.gained} right and {gain.lost} wrong. The first look stays."
             )
             return LearnOutcome(look, self._as_looked(look), told)
         seconds = Counter(look.info["seconds"])

@@ -24,7 +24,7 @@ class Tested(NamedTuple):
 
     prediction: Prediction
     labels: Tensor  # (B,)
-    plain: Tensor  # (B, D) plain features
+    plain: Tensor | None  # (B, D) plain features, where they were asked for
 
 
 class Evaluator:
@@ -42,11 +42,16 @@ class Evaluator:
         self._fabric, self._callback = fabric, callback
 
     @torch.no_grad()
-    def predictions(self, table: ImageTable) -> Iterator[Tested]:
-        """Predictions of a test set, a batch at a time (on every device all)."""
-        plain = self.passes.plain_features(table)
+    def predictions(self, table: ImageTable, with_plain: bool = False) -> Iterator[Tested]:
+        """Predictions of a test set, a batch at a time (on every device all).
+
+        Args:
+            with_plain: plain features are wanted even if the method has no use for them.
+        """
+        asked = with_plain or self.method.asks_plain
+        plain = self.passes.plain_features(table) if asked else None
         for rows, images in self.passes.clean_batches(table):
-            features = plain[rows.to(plain.device)]
+            features = None if plain is None else plain[rows.to(plain.device)]
             with self._fabric.autocast():
                 prediction = self.method.predict(images, features)
             yield Tested(prediction, table.labels[rows].to(self._fabric.device), features)

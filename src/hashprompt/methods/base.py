@@ -52,6 +52,7 @@ class Prediction(NamedTuple):
     logits: Tensor  # (B, C) over the classes seen so far
     task: Tensor | None = None  # (B,) inferred task
     first_guess: Tensor | None = None  # (B,) class that task inference would answer
+    features: Tensor | None = None  # (B, D) that they stand on, if all images have the same prompts
 
 
 class TaskView(Protocol):
@@ -99,6 +100,11 @@ class Method(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(chain(self.parameters(), self.buffers())).device
+
+    @property
+    def asks_plain(self) -> bool:
+        """Whether `predict` has a use for plain features that are known already."""
+        return True
 
     def begin_task(self, task: TaskView) -> None:
         """Grow for the new classes, take snapshots."""

@@ -123,6 +123,10 @@ class Pipeline(Method):
         """Whether tasks get prompts from now on; without, they are told by plain features."""
         return False
 
+    def has_prompts_for(self, task: TaskView) -> bool:
+        """Whether the classes of a task are told by prompted features."""
+        return self.trains_prompts
+
     def stored_classes(self, task: int) -> StoredClasses:
         return stored_classes(self.final_stats, self.cells, task)
 
@@ -207,7 +211,7 @@ class Pipeline(Method):
     def _describe(self, task: TaskView, stats: ClassGaussians) -> None:
         """Append the Gaussian of every class of the task."""
         plain = stats is self.plain_stats
-        if not plain and not self.trains_prompts:
+        if not plain and not self.has_prompts_for(task):
             stats.append(self.plain_stats, len(stats))  # see `plain_tasks`
             return
         embed = self.backbone.embed
@@ -253,6 +257,8 @@ class Pipeline(Method):
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         tokens = self.backbone.embed(images)  # shared by both passes
+        if not self.asks_plain:
+            return self._predict_at_once(tokens)
         plain = self.backbone.encode(tokens) if plain is None else plain
         base = self.base_features(tokens, plain)
         scores = self._base_scores(base)
@@ -269,8 +275,24 @@ class Pipeline(Method):
             logits = self.head(features)
         else:
             logits = self.cells.to_classes(self.discriminant("prompted").scores(features))
+        return self._with_votes(logits, features, scores)
+
+    def _predict_at_once(self, tokens: Tensor) -> Prediction:
+        """One pass, where all tasks share their prompts: the task is that of the nearest cell."""
+        features = self.prompted(tokens, None)
+        scores = self.discriminant("prompted").scores(features)
+        logits = self._with_votes(self.cells.to_classes(scores), features, scores)
+        return Prediction(logits, self.cells.task[scores.argmax(1)], features=features)
+
+    def _with_votes(self, logits: Tensor, features: Tensor, base_scores: Tensor) -> Tensor:
+        """Logits (B, C) and what other classifiers say.
+
+        Args:
+            features: (B, D) final ones.
+            base_scores: (B, M) of the cells, for base features.
+        """
         for voter in self.config.voters:
-            votes = self.head(features) if voter == "head" else self.cells.to_classes(scores)
+            votes = self.head(features) if voter == "head" else self.cells.to_classes(base_scores)
             logits = logits.log_softmax(1) + votes.log_softmax(1)
         return logits
 
@@ -307,11 +329,16 @@ class Pipeline(Method):
         plain[self.cells.task[~same]] = False
         return plain
 
-    def _final_features(self, tokens: Tensor, plain: Tensor, task: Tensor) -> Tensor:
-        """(B, D) under the prompts of each image's task (B,); plain (B, D) where it has none."""
+    @property
+    def all_prompted(self) -> bool:
+        """Whether every task was learned with prompts."""
         if self._all_prompted is None:  # not asked of the device for every batch
             self._all_prompted = not self.plain_tasks().any()
-        if self._all_prompted:
+        return self._all_prompted
+
+    def _final_features(self, tokens: Tensor, plain: Tensor, task: Tensor) -> Tensor:
+        """(B, D) under the prompts of each image's task (B,); plain (B, D) where it has none."""
+        if self.all_prompted:
             return self.prompted(tokens, task, plain)
         features, rows = plain.clone(), (~self.plain_tasks()[task]).nonzero()[:, 0]
         if len(rows):

@@ -59,7 +59,7 @@ class SharedPool(PromptPipeline):
             self.register_buffer("before", torch.zeros(0, 0, backbone.dim))
             self.before: Tensor  # (N, R, D) features under old routers before the pool moves
             self.keeps = tuple(name for name in self.keeps if name != "prompted_stats.")
-        if config.deploy < 1:
+        if config.damped:
             self.register_buffer("trained", self.pool.prompts.detach().clone())
             self.trained: Tensor  # the pool in training, while another one is in use
         if config.distil and self.one_router:
@@ -71,7 +71,7 @@ class SharedPool(PromptPipeline):
             self.first_pool: Tensor  # pool and router as the first task left them
             self.first_router: Tensor
             self.first_stats = self.new_gaussians()  # of features under these
-        if config.deploy < 1 or config.distil:
+        if config.damped or config.distil:
             self.register_buffer("old_pool", self.pool.prompts.detach()[:0].clone())
             self.register_buffer("old_spread", torch.ones(()))
             self.old_pool: Tensor  # the pool in use before the task, while it is learned
@@ -81,6 +81,19 @@ class SharedPool(PromptPipeline):
     def one_router(self) -> bool:
         """Whether one router serves all tasks: then features do not depend on the task."""
         return self.config.router_next == "same"
+
+    def has_prompts_for(self, task: TaskView) -> bool:
+        """With one router, what earlier tasks have learned serves tasks that train nothing, too."""
+        learned = self.one_router and not self.plain_tasks()[: task.index].all()
+        return super().has_prompts_for(task) or learned
+
+    @property
+    def asks_plain(self) -> bool:
+        """With one router, answers may stand on prompted features alone."""
+        config = self.config
+        read_off = config.tii == config.align == "discriminant" and config.base == "plain"
+        silent = "plain" not in config.voters and config.router_input != "plain"
+        return not (self.one_router and read_off and silent and self.all_prompted)
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
@@ -243,7 +256,7 @@ class SharedPool(PromptPipeline):
         if scale != 1:
             groups = [replace(g, lr=scale * g.lr) for g in phase.groups]
             phase = replace(phase, groups=groups)
-        follows, damped = config.drift != "ignore" and not first, config.deploy < 1
+        follows, damped = config.drift != "ignore" and not first, config.damped
         around = {
             "router-input": (first and self.router_input.needs_statistics, self._fit_router_input),
             "drift-before": (follows, self._remember),
@@ -266,15 +279,22 @@ class SharedPool(PromptPipeline):
             self.old_router = self.routers.current.detach().clone()
         spread = self.prompted_stats.covariances().diagonal(dim1=-2, dim2=-1).mean()
         self.old_spread = spread.to(self.old_spread).clamp(min=1e-12)
-        if self.config.deploy < 1:
+        if self.config.damped:
             self.pool.prompts.data = self.trained.clone()
 
     def _deploy(self, task: TaskView) -> None:
         """Let the pool in use follow the one just trained, a part of the way."""
         self.trained = self.pool.prompts.detach().clone()
         if len(self.old_pool):
-            step = self.config.deploy * (self.trained - self.old_pool)
+            step = self._deployed_share(task) * (self.trained - self.old_pool)
             self.pool.prompts.data = self.old_pool + step
+
+    def _deployed_share(self, task: TaskView) -> float:
+        """Of the way from the pool in use to the trained one."""
+        if self.config.deploy != "average":
+            return self.config.deploy
+        prompted = ~self.plain_tasks()[self.cells.task]  # (M,), those of this task too
+        return len(task.classes) / int(prompted.sum())
 
     def distillation(self, tokens: Tensor, plain: Tensor | None, tasks: int) -> Tensor:
         """How far features under a random old router have moved, over the variance of old ones.

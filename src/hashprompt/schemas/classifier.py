@@ -97,6 +97,7 @@ class VersionInfo(Schema):
     # Not in older files:
     is_look: bool = False  # of the first step of a learn: prompts were not trained
     batch_counts: list[list[Count]] | None = None  # training photos, beside `batches`
+    distances_of: Literal["plain", "prompted"] = "plain"  # features behind `distances`
     edit: str | None = None  # what was done to the version before, if nothing was learned
 
     @model_validator(mode="after")

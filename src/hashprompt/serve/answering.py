@@ -3,7 +3,7 @@
 import asyncio
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ NOTHING_LEARNED = "It has learned nothing yet: teach it first."
 
 
 class Answered(NamedTuple):
-    """Answers to the photos of one question, with their plain features, by one version."""
+    """Answers to the photos of one question by one version, and features of those to keep."""
 
     version: int
     answers: list[Answer]
@@ -48,10 +48,16 @@ class Answering:
     Args:
         settings: of the server.
         metrics: counts answers.
+        wants_feature: whether the plain feature of a photo is needed, by its answer.
     """
 
-    def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
-        self._settings, self._metrics = settings, metrics
+    def __init__(
+        self,
+        settings: ServeSettings,
+        metrics: Metrics,
+        wants_feature: Callable[[Answer], bool] = lambda answer: False,
+    ) -> None:
+        self._settings, self._metrics, self._wants_feature = settings, metrics, wants_feature
         self._classifier: ContinualClassifier | None = None
         self._predictor: Predictor | None = None
         self._seen: tuple[int, ...] = ()  # of `classifier.json`, when it was last read
@@ -156,7 +162,7 @@ class Answering:
             predictor = self.current()
             threshold, size = self._settings.unknown_threshold, self._settings.limits.batch
             images = [image for question in batch for image in question.images]
-            rows = iter(list(predictor.stream(images, threshold, size)))
+            rows = iter(list(predictor.stream(images, threshold, size, self._wants_feature)))
             for question in batch:
                 own = [next(rows) for _ in question.images]
                 answers, features = [row[0] for row in own], [row[1] for row in own]

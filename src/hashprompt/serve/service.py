@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from hashprompt.classifier.answers import Answer
 from hashprompt.classifier.store import Store
 from hashprompt.serve.answering import Answering, header_status
 from hashprompt.serve.asked import AskedPhotos
@@ -34,7 +35,7 @@ class Service:
     ) -> None:
         self.settings, self.metrics = settings, metrics
         self.store = Store(settings.folder)
-        self.answering = Answering(settings, metrics)
+        self.answering = Answering(settings, metrics, self._is_to_keep)
         self.budget = MemoryBudget(settings.limits.memory_bytes)
         self.private = PrivateFolder(settings.folder)
         self.jobs = Jobs(self.private, settings.limits.kept_jobs)
@@ -63,6 +64,11 @@ class Service:
             self.answering.start()
             stack.callback(self.answering.stop)
             yield
+
+    def _is_to_keep(self, answer: Answer) -> bool:
+        """Whether a photo with this answer goes to those it is unsure about."""
+        unsure = answer.is_unknown or answer.confidence < self.settings.sure
+        return self.asked.is_on and unsure
 
     def version(self) -> int:
         """The version that answers; 0 if nothing is learned."""

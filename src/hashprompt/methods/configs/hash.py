@@ -1,6 +1,6 @@
 """Options of Hash."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -109,12 +109,11 @@ class HashConfig(PromptConfig):
         description="mixtures of each new image with others that also tell how features moved: old "
         "classes look like none of the new images; two passes each for every old router",
     )
-    deploy: float = Field(
+    deploy: Annotated[float, Field(gt=0, le=1)] | Literal["average"] = Field(
         1.0,
-        gt=0,
-        le=1,
         description="how far the pool in use follows the pool in training after each task; below "
-        "1 the trained pool is kept beside it",
+        "1 the trained pool is kept beside it. average: to the mean of the pools that the tasks "
+        "left, each with the weight of its classes",
     )
     distil: float = Field(
         0.0,
@@ -137,6 +136,11 @@ class HashConfig(PromptConfig):
         False, description="experts that no image of the batch chose do not move at all"
     )
 
+    @property
+    def damped(self) -> bool:
+        """Whether the pool in use is another one than that in training."""
+        return self.deploy == "average" or self.deploy < 1
+
     @model_validator(mode="after")
     def _fits(self) -> "HashConfig":
         if self.top_k > self.experts or self.protected > self.experts:
@@ -147,7 +151,7 @@ class HashConfig(PromptConfig):
         if self.len_mode == "total" and self.prompt_length < 2:
             raise ValueError("len_mode=total halves the prompt: prompt_length must be at least 2")
         # A router of one expert has nothing to decide.
-        if self.router_next == "same" and (self.hdr or (self.deploy < 1 and self.experts > 1)):
+        if self.router_next == "same" and (self.hdr or (self.damped and self.experts > 1)):
             raise ValueError(
                 "router_next=same goes without hdr, whose penalties are of single tasks, and "
                 "without deploy, which leaves routers where they were trained (but for experts=1)"

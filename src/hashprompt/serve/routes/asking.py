@@ -57,8 +57,7 @@ def _is_unsure(answer: Answer, sure: float) -> bool:
 
 def _keep(service: Service, answered: Answered, files: list[AskedFile]) -> None:
     for answer, feature, file in zip(answered.answers, answered.features, files, strict=True):
-        wanted = answer.is_unknown or _is_unsure(answer, service.settings.sure)
-        if answer.error is None and feature is not None and wanted:
+        if feature is not None:
             service.asked.keep(answer, feature, bytes(file.content))
 
 

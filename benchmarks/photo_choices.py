@@ -44,6 +44,7 @@ VARIANTS: dict[str, dict[str, Any]] = {  # rates are multiplied by batch_size/25
     "one pass": {},  # the preset as it is
     "one pass, contrastive term": {"contrastive": 0.1},
     "one pass, not averaged": {"deploy": 1.0},
+    "one pass, all at 0.3": {"lr": 0.3, "first_lr_scale": 1},
 }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pictures import NAMES, write_photos
@@ -12,7 +13,8 @@ from pictures import NAMES, write_photos
 from hashprompt import ContinualClassifier
 from hashprompt.classifier import evaluation, trainer
 from hashprompt.classifier.defaults import LOOKING, estimate_seconds
-from hashprompt.classifier.evaluation import TrainingGain, leaves_no_room
+from hashprompt.classifier.evaluation import TrainingGain, leaves_no_room, unknown_scale
+from hashprompt.classifier.predict_inputs import load_inputs
 
 Make = Callable[..., ContinualClassifier]
 
@@ -175,3 +177,68 @@ def test_the_command_looks_only(make: Make, spring: Path, cli: Any) -> None:
     assert outcome.out.startswith("Version 1: looked at spring")
     assert json.loads(cli("history", folder, "--json").out)[0]["is_look"]
     assert cli("learn", folder, str(spring), "--instant", "--best").code == 1
+
+
+# One pass. -------------------------------------------------------------------------------------
+
+
+def test_a_look_answers_by_plain_features_and_a_trained_version_by_prompted_ones(
+    make: Make, spring: Path
+) -> None:
+    classifier = make()
+    classifier.learn(spring, report=False, quiet=True)
+    looked, trained = classifier._store.version(1).info, classifier._store.version(2).info
+    assert (looked["distances_of"], trained["distances_of"]) == ("plain", "prompted")
+    predictor = classifier.predictor()
+    counted = predictor.config.backbone.model.passes
+    for version, expected in ((2, {"prompted": 30}), (1, {"plain": 30})):
+        counted.clear()
+        answers = classifier.predict(spring, version=version)
+        assert (len(answers), dict(counted)) == (30, expected)
+        assert all(0 <= answer.unknown <= 1 for answer in answers)
+
+
+def test_features_are_made_for_those_answers_alone_that_want_them(make: Make, spring: Path) -> None:
+    classifier = make()
+    classifier.learn(spring, report=False, quiet=True)
+    predictor = classifier.predictor()
+    inputs, _ = load_inputs(spring, predictor.short_side)
+    rows = list(predictor.stream(inputs, 0.95, 4, lambda answer: answer.label == "ash"))
+    assert len(rows) == 30
+    for answer, feature in rows:
+        assert (feature is not None) == (answer.label == "ash")
+    (answer, feature) = next(row for row in rows if row[1] is not None)
+    (image,) = load_inputs(answer.name, predictor.short_side)[0]
+    with torch.no_grad():
+        expected = predictor.config.plain_features([image.image])[0]
+    np.testing.assert_allclose(feature, expected, rtol=1e-4, atol=1e-4)
+
+
+KEPT = [1.0], 30
+
+
+@pytest.mark.parametrize(
+    ("best", "count", "before", "expected"),
+    [
+        ("prompted", 5, {}, ("prompted", None)),
+        ("plain", 0, {}, ("plain", None)),
+        # Enough photos make a scale of their own.
+        ("prompted", 20, {"distances": [1.0], "distances_of": "plain"}, ("prompted", None)),
+        # Few do not replace that of more, and then its features stay, too.
+        ("prompted", 5, {"distances": [1.0], "distances_of": "plain"}, ("plain", ([1.0], 30))),
+        (
+            "prompted",
+            5,
+            {"distances": [1.0], "distances_of": "prompted"},
+            ("prompted", ([1.0], 30)),
+        ),
+        ("prompted", 5, {"distances": [1.0]}, ("plain", ([1.0], 30))),  # an older file
+        # Prompted features that no longer exist cannot stay.
+        ("plain", 5, {"distances": [1.0], "distances_of": "prompted"}, ("plain", None)),
+    ],
+)
+def test_which_scale_of_unknown_a_version_has(
+    best: Any, count: int, before: dict[str, Any], expected: Any
+) -> None:
+    told = {**before, "calibration": {"scale_images": KEPT[1]}}
+    assert unknown_scale(best, count, told) == expected

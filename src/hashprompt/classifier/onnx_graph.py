@@ -206,12 +206,14 @@ def with_int8_weights(model: "onnx.ModelProto") -> "onnx.ModelProto":
     from onnx import helper, numpy_helper
 
     graph, nodes = model.graph, []
-    turned = {node.input[0]: node.output[0] for node in graph.node if node.op_type == "Transpose"}
     multiplied = {node.input[1] for node in graph.node if node.op_type == "MatMul"}
+    used = set(multiplied)  # as they are, or turned, or the rows of some outputs
+    for node in reversed(graph.node):
+        if node.op_type in ("Transpose", "Slice") and node.output[0] in used:
+            used.add(node.input[0])
     for tensor in list(graph.initializer):
         name = tensor.name
-        used = name in multiplied or turned.get(name) in multiplied
-        if not used or tensor.data_type != tensor.FLOAT or len(tensor.dims) != 2:
+        if name not in used or tensor.data_type != tensor.FLOAT or len(tensor.dims) != 2:
             continue
         matrix = numpy_helper.to_array(tensor)
         if matrix.size < INT8_FROM:

@@ -122,7 +122,7 @@ def _planned(
         ],
         "left_out": lesson.left_out,
         "answers_after_seconds": made.first_answer,
-        "done_after_seconds": round(sum(made.seconds.values()), 1),
+        "done_after_seconds": round(sum(made.seconds.values()), 2),
     }
 
 

@@ -62,6 +62,9 @@ PERCENT: dict[str, Value] = {
         for name in ("ridge 0.1", "ridge 0.3", "ridge 1 without voters")
     },
 }
+SPREADS: dict[str, Value] = {  # distance of stored class means from the truth, `measure_drift`
+    "means off by": lambda result: result["diagnostics"][-1].get("drift"),
+}
 COUNTS: dict[str, Value] = {
     "prompts + routers": lambda r: r["parameters"]["prompts"] + r["parameters"]["routers"],
     "numbers stored": lambda result: sum(result["parameters"].values()),
@@ -103,14 +106,15 @@ def table(grid: str, columns: list[str], chosen: list[str] | None = None) -> str
 
 def cell(column: str, results: list[Result]) -> str:
     """Mean ± deviation over seeds; a dash where there is nothing to tell."""
-    value = {**PERCENT, **COUNTS}[column]
+    value = {**PERCENT, **SPREADS, **COUNTS}[column]
     values = [number for result in results if (number := value(result)) is not None]
     if len(values) < len(results):
         return "–"
     if column in COUNTS:
         return f"{fmean(values):,.0f}"
-    spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{fmean(values):.1f}{spread}"
+    digits = 2 if column in SPREADS else 1
+    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{fmean(values):.{digits}f}{spread}"
 
 
 def rates_table(file: str) -> str:

@@ -74,5 +74,6 @@ def test_the_estimate_counts_passes() -> None:
     assert seconds["training prompts"] == pytest.approx(0.1 * 100 * 4 * defaults.TRAINING_COST)
     assert seconds["testing"] == pytest.approx(0.1 * 75)  # prompted
     assert seconds["looking at photos"] == pytest.approx(0.1 * (100 + 75))  # plain
-    followed = estimate_seconds(0.1, 100, 25, 50, 4, followed=3)["describing classes"]
-    assert followed == pytest.approx(0.1 * 100 * (1 + 2 * 3))  # before and after, by each router
+    followed = estimate_seconds(0.1, 100, 25, 50, 4, followed=3)
+    assert followed["describing classes"] == pytest.approx(0.1 * 100 * (1 + 2 * 3))
+    assert followed["looking at photos"] == pytest.approx(0.1 * (2 * 100 + 75))  # and prompted

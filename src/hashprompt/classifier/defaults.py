@@ -162,9 +162,10 @@ def estimate_seconds(
         training, held_out: photos of this learn.
         earlier: held-out photos of earlier learns.
         epochs: 0 for a look alone.
-        followed: routers of earlier learns, under which old classes follow the prompts.
+        followed: views of a photo, by routers of earlier learns, with which old classes follow.
     """
-    look = {LOOKING: round(seconds_each * (training + held_out + earlier), 2)}
+    looks = training * (2 if followed else 1)  # with the prompts that are there, too
+    look = {LOOKING: round(seconds_each * (looks + held_out + earlier), 2)}
     if not epochs:
         return look
     return {

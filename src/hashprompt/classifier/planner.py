@@ -163,7 +163,8 @@ class LearnPlanner:
         count = len(dataset.labels) - held_out
         options, learns = config.options, len(base.info["batches"]) if base else 0
         follows = options.get("drift", "ignore") != "ignore"  # if any of them was trained
-        followed = follows * min(learns, 1 if options.get("router_next") == "same" else learns)
+        routers = min(learns, 1) if options.get("router_next") == "same" else learns
+        followed = follows * routers * (1 + options.get("drift_views", 0))
         return LearnPlan(
             dataset.name,
             [c for c in classes if c not in known],

@@ -16,6 +16,7 @@ from hashprompt.errors import UserError, shortened
 from hashprompt.methods import METHODS
 from hashprompt.methods.base import Method, MethodConfig, MethodInfo, register
 from hashprompt.methods.building import build_method
+from hashprompt.methods.configs.hash import HashConfig
 from hashprompt.methods.registry import find_method
 from hashprompt.options import Options, build, split_options, unknown
 from hashprompt.options.run import RunOptions
@@ -239,3 +240,13 @@ def test_whatever_is_set_is_taken_or_refused_in_words(method: str) -> None:
 def test_a_value_that_fits_no_group_names_the_nearest_option() -> None:
     with pytest.raises(UserError, match="mean `top_k`"):
         split_options({"topk": 3}, METHODS["hash"].config, RunOptions)
+
+
+def test_a_value_of_two_kinds_is_refused_once_and_without_names_of_kinds() -> None:
+    with pytest.raises(UserError) as error:
+        build(HashConfig, {"deploy": "mean"})
+    told = str(error.value)
+    assert told.startswith("Invalid option: deploy='mean': ")
+    assert told.count("deploy") == 1
+    assert "or: Input should be 'average'" in told
+    assert "literal" not in told

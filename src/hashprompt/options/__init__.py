@@ -58,16 +58,27 @@ def build(group: type[G], values: Mapping[str, Any]) -> G:
     try:
         return group(**values)
     except ValidationError as error:
-        problems = [_in_words(problem) for problem in error.errors(include_url=False)]
+        found: dict[str, list[str]] = {}  # a value that may be of two kinds is wrong in two ways
+        for problem in error.errors(include_url=False):
+            found.setdefault(_what(problem), []).append(_reason(problem))
+        problems = [f"{what}{', or: '.join(reasons)}" for what, reasons in found.items()]
         more = [f"and {len(problems) - MOST} more"] if len(problems) > MOST else []
         raise UserError(f"Invalid option: {'; '.join([*problems[:MOST], *more])}.") from error
 
 
-def _in_words(problem: Any) -> str:
-    if not problem["loc"]:  # a rule over several options
-        return shortened(problem["msg"].removeprefix("Value error, "), most=200)
-    name = shortened(".".join(map(str, problem["loc"])))
-    return f"{name}={shortened(repr(problem['input']))}: {shortened(problem['msg'], most=200)}"
+def _what(problem: Any) -> str:
+    """The option and its value; nothing for a rule over several options."""
+    if not problem["loc"]:
+        return ""
+    option, *inside = problem["loc"]
+    # Beside numbers of items there are names of kinds that were tried, which tell a user nothing.
+    items = [part for part in inside if isinstance(part, int)]
+    name = shortened(".".join(map(str, [option, *items])))
+    return f"{name}={shortened(repr(problem['input']))}: "
+
+
+def _reason(problem: Any) -> str:
+    return shortened(problem["msg"].removeprefix("Value error, "), most=200)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -70,7 +70,7 @@ REAL: Trials = {
     "ConvPrompt": [{"lr": lr} for lr in (0.005, 0.02, 0.05)],
     **{
         name: [{"lr": lr} for lr in (0.06, 0.2, 0.6)]
-        for name in ("Hash", "Hash, best", "HiDe-Prompt")
+        for name in ("Hash", "Hash, pool", "HiDe-Prompt")
     },
     "OVOR": [{"lr": 0.003}, {"lr": 0.01}],
     "SMoPE": [
@@ -98,7 +98,7 @@ EMBEDDED: Trials = {
     "APER, adapter": _around(0.2, beyond=3),
     "APER, SSF": _around(0.2, beyond=1),
     "EASE": _around(0.1, beyond=3),
-    **{name: _around(0.1) for name in ("Hash", "Hash, best", "HiDe-Prompt", "NoRGa")},
+    **{name: _around(0.1) for name in ("Hash", "Hash, pool", "HiDe-Prompt", "NoRGa")},
     **{name: _around(0.1) for name in ("Joint training", "DualPrompt", "S-Prompt++")},
     **{name: _around(0.05) for name in ("APER, VPT-Deep", "ConvPrompt", "CPrompt", "SMoPE")},
     "LwF": _around(0.03),

@@ -29,13 +29,13 @@ VARIANTS: dict[str, "Variant"] = {
         "paper",
         {"tii": "discriminant", "align": "discriminant"},
     ),
-    "Hash, `best` with HDR + HGM, old Gaussians stay": (
+    "Hash, `pool` with HDR + HGM, old Gaussians stay": (
         "hash",
-        "best",
+        "pool",
         {"hdr": True, "hgm": True, "drift": "ignore"},
     ),
-    "Hash, `best` with HDR + HGM": ("hash", "best", {"hdr": True, "hgm": True}),
-    "**Hash, `best`**": ("hash", "best", {}),
+    "Hash, `pool` with HDR + HGM": ("hash", "pool", {"hdr": True, "hgm": True}),
+    "**Hash, `pool`**": ("hash", "pool", {}),
     "joint (ceiling)": ("joint", "paper", {}),
 }
 

@@ -193,7 +193,7 @@ def measure(args: argparse.Namespace, place: Path) -> dict[str, Any]:
     first = [(photo, name) for name in known for photo in classes[name]]
     zoo = ContinualClassifier(folder, backbone=args.backbone)
     images, labels = [photo for photo, _ in first], [name for _, name in first]
-    zoo.learn(images, labels=labels, effort="instant", report=False, quiet=True)
+    zoo.learn(images, labels=labels, effort=args.effort, report=False, quiet=True)
     backbone = zoo.predictor().config.backbone.name
     others = names[len(known) :]
     step = max(1, len(others) // args.lessons)

@@ -1,4 +1,4 @@
-"""A learn looks first, which answers at once, and trains then, if held-out photos say it pays."""
+"""A learn looks first, which answers at once, and trains then; held-out photos judge that."""
 
 import json
 from collections.abc import Callable

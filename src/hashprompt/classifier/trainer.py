@@ -135,7 +135,7 @@ class ClassifierTrainer:
         return found
 
     def _train(self, look: Version, quiet: bool) -> LearnOutcome:
-        """Train prompts, and commit what that made if held-out photos say that it pays."""
+        """Train prompts, and commit what that made unless held-out photos speak against it."""
         if leaves_no_room(look.info["accuracy"]):
             tested = sum(count for _, count in look.info["accuracy"].values())
             told = (

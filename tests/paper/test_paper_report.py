@@ -20,6 +20,7 @@ from hashprompt.paper.measures import (
 from hashprompt.paper.report import write_paper_report
 from hashprompt.paper.result_tables import marks_of, tables_of
 from hashprompt.paper.results import read_ledgers
+from hashprompt.plan import plan
 from hashprompt.report.ledger import write_entry
 
 
@@ -50,6 +51,15 @@ def test_cells_that_were_not_run_say_so(tmp_path: Path) -> None:
     shown = rows_of(tmp_path, "T5")["nano, in the place of CIFAR-100"]
     ours = [line[4] for line in shown]
     assert ours == ["66.00 (1)", "not run", "not run", "not run"]
+
+
+def test_runs_that_belong_to_no_table_make_no_place(tmp_path: Path) -> None:
+    write_ledger(tmp_path, ["T5"], lambda row, seed: 60.0)
+    before = read_ledgers([tmp_path])
+    for stream, backbone in (("split-cub200", "tiny.safetensors"), ("npz:own.npz", "own.pth")):
+        other = plan("hash", stream, backbone, options={"lr": 0.123}, files_needed=False)
+        write_entry(tmp_path, other.digest, result_of(other, 50.0))
+    assert read_ledgers([tmp_path]).places == before.places
 
 
 def test_files_of_the_user_make_places_of_their_own(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hashprompt.errors import UserError
-from hashprompt.paper.data import Experiment, PaperRow, experiments
+from hashprompt.paper.data import Experiment, PaperRow, Scale, experiments
 from hashprompt.paper.grids import Place, check_changes, key_of, place_of, row_keys
 from hashprompt.plan import Plan, plan
 from hashprompt.report import ResultData
@@ -37,11 +38,17 @@ class Results:
                 same = runs.setdefault(Run(path, result, ()).chance, result)  # copies count once
                 same["asked"] = {**result.get("asked", {}), **same.get("asked", {})}
 
-    @property
+    @cached_property
     def places(self) -> list[Place]:
-        """Where runs took place, the paper's own scale first."""
-        places = {place for place, _ in self._runs}
+        """Where runs of any table took place, the paper's own scale first."""
+        wanted = {scale: self._keys(scale) for scale in {place.scale for place, _ in self._runs}}
+        places = {place for place, key in self._runs if key in wanted[place.scale]}
         return sorted(places, key=lambda place: (ORDER.index(place.scale), place))
+
+    def _keys(self, scale: Scale) -> set[str]:
+        """Of all rows that can be run at a scale."""
+        tables = (row_keys(name, scale, self._changes) for name in experiments())
+        return {key for keys in tables for key in keys.values()}
 
     def name(self, place: Place) -> str:
         """Its scale, with a number where the user's files make several places of one."""

@@ -49,6 +49,7 @@ class Answering:
         settings: of the server.
         metrics: counts answers.
         wants_feature: whether the plain feature of a photo is needed, by its answer.
+        is_learning: whether a learn wants the processors, too.
     """
 
     def __init__(
@@ -56,14 +57,17 @@ class Answering:
         settings: ServeSettings,
         metrics: Metrics,
         wants_feature: Callable[[Answer], bool] = lambda answer: False,
+        is_learning: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._settings, self._metrics, self._wants_feature = settings, metrics, wants_feature
+        self._settings, self._metrics = settings, metrics
+        self._wants_feature, self._is_learning = wants_feature, is_learning
         self._classifier: ContinualClassifier | None = None
         self._predictor: Predictor | None = None
         self._seen: tuple[int, ...] = ()  # of `classifier.json`, when it was last read
         self._loading = threading.Lock()
         self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
         self._waiting = 0
+        self._threads = 0  # of torch, once it is asked
         self._decoders = ThreadPoolExecutor(DECODERS, "decode-asked")
         self._thread = threading.Thread(target=self._run, name="answering", daemon=True)
 
@@ -160,6 +164,7 @@ class Answering:
     def _answer(self, batch: list[_Question]) -> None:
         try:
             predictor = self.current()
+            self._share_processors()
             threshold, size = self._settings.unknown_threshold, self._settings.limits.batch
             images = [image for question in batch for image in question.images]
             rows = iter(list(predictor.stream(images, threshold, size, self._wants_feature)))
@@ -173,6 +178,13 @@ class Answering:
             for question in batch:
                 if not question.answered.done():
                     question.answered.set_exception(error)
+
+    def _share_processors(self) -> None:
+        """One thread while it learns: two that wait for each other would wait for the learn."""
+        import torch
+
+        self._threads = self._threads or torch.get_num_threads()
+        torch.set_num_threads(1 if self._is_learning() else self._threads)
 
 
 def header_status(folder: Path) -> tuple[int, ...] | None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -33,6 +34,11 @@ class Worker(Protocol):
 
     def stop(self) -> None:
         """Let the learn in hand save where it stands and end; does not wait for that."""
+
+
+# Threads of OpenMP that wait by spinning would keep the server's from the processors: answers would
+# take seconds while it learns.
+PATIENT = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 
 class LearnWorker:
@@ -82,6 +88,7 @@ class LearnWorker:
                     text=True,
                     encoding="utf-8",
                     start_new_session=True,  # Ctrl-C is for the server, which then lets it save
+                    env={**PATIENT, **os.environ},
                 )
             return self._process
 

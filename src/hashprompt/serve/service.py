@@ -35,7 +35,7 @@ class Service:
     ) -> None:
         self.settings, self.metrics = settings, metrics
         self.store = Store(settings.folder)
-        self.answering = Answering(settings, metrics, self._is_to_keep)
+        self.answering = Answering(settings, metrics, self._is_to_keep, self._is_learning)
         self.budget = MemoryBudget(settings.limits.memory_bytes)
         self.private = PrivateFolder(settings.folder)
         self.jobs = Jobs(self.private, settings.limits.kept_jobs)
@@ -69,6 +69,9 @@ class Service:
         """Whether a photo with this answer goes to those it is unsure about."""
         unsure = answer.is_unknown or answer.confidence < self.settings.sure
         return self.asked.is_on and unsure
+
+    def _is_learning(self) -> bool:
+        return bool(self.jobs.unfinished())
 
     def version(self) -> int:
         """The version that answers; 0 if nothing is learned."""

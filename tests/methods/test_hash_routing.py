@@ -234,7 +234,7 @@ VARIANTS["careful"] = {"deploy": 0.5, "distil": 0.5, "drift_ridge_by": "classes"
 
 @pytest.fixture(scope="module", params=VARIANTS)
 def example(request: pytest.FixtureRequest) -> Example:
-    return Example("hash", "best", "class", options=VARIANTS[request.param])
+    return Example("hash", "pool", "class", options=VARIANTS[request.param])
 
 
 @pytest.mark.xdist_group("hash-routing")

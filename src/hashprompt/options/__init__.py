@@ -1,6 +1,7 @@
 """Validated options: unknown names and wrong values get an error a person can act on."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -11,6 +12,7 @@ from hashprompt.errors import UserError, shortened
 MOST = 3  # problems that are told at once
 LARGEST = 1e30
 MOST_LISTED = 800  # characters of known names
+KIND = re.compile(r"constrained-\w+|literal\[.*\]")  # as pydantic names them
 
 
 class Options(BaseModel):
@@ -70,10 +72,9 @@ def _what(problem: Any) -> str:
     """The option and its value; nothing for a rule over several options."""
     if not problem["loc"]:
         return ""
-    option, *inside = problem["loc"]
-    # Beside numbers of items there are names of kinds that were tried, which tell a user nothing.
-    items = [part for part in inside if isinstance(part, int)]
-    name = shortened(".".join(map(str, [option, *items])))
+    # Kinds that were tried for a value of several are named, too, which tells a user nothing.
+    parts = [str(part) for part in problem["loc"] if not KIND.fullmatch(str(part))]
+    name = shortened(".".join(parts))
     return f"{name}={shortened(repr(problem['input']))}: "
 
 

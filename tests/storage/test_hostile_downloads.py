@@ -33,10 +33,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LyingServer]:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(server: LyingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     from hashprompt.storage import web
 
     monkeypatch.setattr(web, "SLOW_SECONDS", 0.5)
+    monkeypatch.setattr(download, "PAUSE", 0.01)  # a fast machine opens 1,000 connections a second
 
 
 def disk(folder: Path) -> int:

@@ -50,6 +50,14 @@ class MpsTensor(Tensor):
     def is_meta(self) -> bool:  # type: ignore[override]
         return False
 
+    @property
+    def data(self) -> Tensor:  # type: ignore[override]
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self.held = value.held  # type: ignore[attr-defined]  # torch would change the shell alone
+
     def __repr__(self) -> str:  # type: ignore[override]
         return f"MpsTensor({self.held})"
 

@@ -49,8 +49,7 @@ class Probe(Hash):
             for way, ridge in WAYS.items():
                 if ridge is not None:
                     moved = Drift(before, after[:, old], ridge)
-                    for cell in cells.tolist():
-                        self.probes[way].move(cell, moved)  # type: ignore[operator]
+                    self.probes[way].move(cells.tolist(), moved)  # type: ignore[operator]
             means: Tensor = self.probes[NEAREST].means  # type: ignore[assignment]
             far = torch.cdist(means[cells], before).square()
             near = torch.softmax(-2 * far / far.median(), dim=1)

@@ -75,7 +75,7 @@ def test_nothing_of_a_forgotten_class_is_in_the_version(
     assert info["batches"] == [[0, 1], [2, 3]]
     assert tensors["cells.label"].tolist() == [0, 1, 2, 3]
     kept = old["cells.label"] != 0
-    for name in ("plain_stats.means", "prompted_stats.spread", "plain_stats.rest"):
+    for name in ("prompted_stats.means", "prompted_stats.spread", "prompted_stats.rest"):
         assert torch.equal(tensors[name], old[name][kept])
     assert torch.equal(tensors["head.weight"], old["head.weight"][1:])
     assert torch.equal(tensors["pool.prompts"], old["pool.prompts"])  # what stays
@@ -242,7 +242,8 @@ def test_merged_classes_keep_their_gaussians(make: Make, tmp_path: Path) -> None
     assert info["images"] == {"birch": [16, 4], "tree": [24, 6]}
     assert info["batch_counts"] == [[16, 24]]
     assert tensors["cells.label"].tolist() == [1, 0, 1]
-    for name in ("plain_stats.means", "plain_stats.spread"):
+    for name in ("prompted_stats.means", "prompted_stats.spread"):
+        assert len(tensors[name]) == 3
         assert torch.equal(tensors[name], old[name])
     asked = classifier.predict(photos)
     labels = [{"ash": "tree", "cedar": "tree"}.get(n, n) for n in _folders(asked)]

@@ -69,3 +69,4 @@ def learn(method: Method, task: Any, steps: int = 2) -> None:
             group["eps"] = 1e-14
         for _ in range(steps):
             train_step(phase, Batch(task.images, task.labels), optimizer)
+    method.end_task(task)

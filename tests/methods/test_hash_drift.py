@@ -1,36 +1,18 @@
 """Hash whose Gaussians of old classes follow the pool, against the ridge map written out."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from by_hand import Task, learn, small_backbone
+from by_hand import Task, learn
+from one_pool import make_hash, under_router
 from torch import Tensor
 
-from hashprompt.methods.hash import Hash, HashConfig
+from hashprompt.methods.hash import HashConfig
 from hashprompt.parts.cut_mix import cut_mix
 from hashprompt.parts.drift import ridge_for_other_classes
-
-
-def make_hash(**options: Any) -> tuple[Hash, list[Task]]:
-    backbone = small_backbone()
-    heads: dict[str, Any] = {"tii": "discriminant", "align": "discriminant"}
-    sizes: dict[str, Any] = {"layers": (1, 2), "experts": 4, "prompt_length": 3, "batch_size": 4}
-    method = Hash(
-        HashConfig(**{**heads, **sizes, "lr": 5.0, "drift": "affine", **options}), backbone
-    )
-    return method, [Task(t, (2 * t, 2 * t + 1), backbone) for t in range(3)]
-
-
-@torch.no_grad()
-def under_router(method: Hash, images: Tensor, task: int) -> np.ndarray:
-    """Features of one image after the other under the router of a task."""
-    rows = [
-        method.prompted(method.backbone.embed(image[None]), torch.tensor([task]))[0]
-        for image in images
-    ]
-    return torch.stack(rows).double().numpy()
 
 
 def moved(mean: np.ndarray, before: np.ndarray, after: np.ndarray, ridge: float) -> np.ndarray:
@@ -74,7 +56,7 @@ def test_followed_means_are_nearer_to_where_the_old_images_are() -> None:
 
 
 def test_mixtures_of_new_images_tell_the_drift_too() -> None:
-    method, tasks = make_hash(drift_ridge=0.2, drift_views=2, batch_size=8)
+    method, tasks = make_hash(drift_ridge=0.2, drift_views=2, batch_size=8, hdr=False, hgm=False)
     learn(method, tasks[0])
     means = method.prompted_stats.means.double().numpy()
     with torch.random.fork_rng():
@@ -131,18 +113,28 @@ def test_damping_is_the_one_that_tells_most_of_classes_left_out() -> None:
     assert ridge_for_other_classes(torch.tensor(before), torch.tensor(after), one, ridges) == 1.0
 
 
-def test_damping_is_chosen_anew_for_every_task() -> None:
-    method, tasks = make_hash(drift_ridge_by="classes")
-    given, _ = make_hash(drift_ridge=1.0)
-    for learner in (method, given):
-        for task in tasks[:2]:
-            learn(learner, task)
-    assert not torch.equal(method.prompted_stats.means, given.prompted_stats.means)
+@pytest.mark.parametrize("classes", [(2, 3), (2,)])
+def test_damping_is_chosen_anew_for_every_task(classes: tuple[int, ...]) -> None:
+    method, tasks = make_hash(drift_ridge_by="classes", drift_ridge=0.2)
+    new = Task(1, classes, method.backbone)
+    learn(method, tasks[0])
+    means = method.prompted_stats.means.double().numpy()
+    before = under_router(method, new.images, 0)
+    learn(method, new)
+    after = under_router(method, new.images, 0)
+    pair = torch.from_numpy(before), torch.from_numpy(after)
+    ridges = (0.2, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, torch.inf)
+    chosen = ridge_for_other_classes(*pair, new.labels, ridges)
+    assert (chosen == 0.2) == (len(classes) == 1)  # of one class none can be left out
+    for cell in (0, 1):
+        expected = moved(means[cell], before, after, min(chosen, 1e12))
+        found = method.prompted_stats.means[cell].double().numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_the_pool_in_use_goes_a_part_of_the_way_and_training_goes_on_from_the_trained_one() -> None:
-    whole, tasks = make_hash(lr=0.5)
-    damped, _ = make_hash(lr=0.5, deploy=0.25)
+    whole, tasks = make_hash(lr=0.5, contrastive=0.0)  # it would see other means
+    damped, _ = make_hash(lr=0.5, contrastive=0.0, deploy=0.25)
     for learner in (whole, damped):
         torch.manual_seed(0)
         learn(learner, tasks[0])
@@ -154,8 +146,14 @@ def test_the_pool_in_use_goes_a_part_of_the_way_and_training_goes_on_from_the_tr
     assert torch.equal(damped.trained, whole.pool.prompts)
     expected = first + 0.25 * (whole.pool.prompts - first)
     torch.testing.assert_close(damped.pool.prompts.detach(), expected.detach())
-    damped.end_task(tasks[1])
     assert not len(damped.old_pool)  # kept only while a task is learned
+    used = damped.pool.prompts.detach().clone()
+    for learner in (whole, damped):
+        torch.manual_seed(2)
+        learn(learner, tasks[2])
+    assert torch.equal(damped.trained, whole.pool.prompts)  # not from the pool in use
+    expected = used + 0.25 * (damped.trained - used)
+    torch.testing.assert_close(damped.pool.prompts.detach(), expected)
 
 
 def test_an_averaged_pool_is_the_mean_of_what_tasks_left_by_their_classes() -> None:
@@ -185,6 +183,25 @@ def test_tasks_that_trained_no_prompts_have_no_part_in_the_average() -> None:
         learn(method, task)
         left.append(method.trained.clone())
     torch.testing.assert_close(method.pool.prompts.detach(), (left[0] + left[1]) / 2)
+
+
+@pytest.mark.parametrize("how", [{"epochs": 0}, {"fewest_classes": 3}])
+def test_tasks_that_use_the_prompt_that_is_there_have_no_part_in_it_either(
+    how: dict[str, int],
+) -> None:
+    one: dict[str, Any] = {"experts": 1, "top_k": 1, "protected": 1, "lr": 0.5, "lr_decay": 1.0}
+    method, tasks = make_hash(**ONE, **one, deploy="average")
+    trained, left = method.config, []
+    for task, config in zip(tasks, (trained, trained.model_copy(update=how), trained), strict=True):
+        method.config = config
+        if config is trained and left:
+            (phase,) = (p for p in method.prompt_phases(task) if p.name == "wtp")
+            assert phase.groups[0].lr == pytest.approx(0.5 * 4 / 256 / 2)  # the second to train
+        learn(method, task)
+        left.append(method.trained.clone())
+    assert torch.equal(left[0], left[1])
+    assert not torch.equal(left[1], left[2])
+    torch.testing.assert_close(method.pool.prompts.detach(), (left[0] + left[2]) / 2)
 
 
 @pytest.mark.parametrize("deploy", [0, 1.5, "mean"])
@@ -307,11 +324,11 @@ def test_the_first_task_has_a_rate_of_its_own() -> None:
 def test_rates_fall_with_the_number_of_trained_tasks() -> None:
     method, tasks = make_hash(lr=0.6, lr_decay=0.5)
     rates = []
-    for task in tasks[:2]:
+    for task, following in pairwise(tasks):
         learn(method, task)
-        (phase,) = (phase for phase in method.prompt_phases(task) if phase.name == "wtp")
+        (phase,) = (phase for phase in method.prompt_phases(following) if phase.name == "wtp")
         rates.append(phase.groups[0].lr * 256 / 4)
-    assert rates == [pytest.approx(0.6), pytest.approx(0.6 / 2**0.5)]
+    assert rates == [pytest.approx(0.6 / 2**0.5), pytest.approx(0.6 / 3**0.5)]
 
 
 # Two tasks that answer together. ------------------------------------------------------------
@@ -431,85 +448,3 @@ def test_tasks_that_bring_enough_move_the_pool() -> None:
 def test_small_tasks_need_a_router_that_was_trained() -> None:
     with pytest.raises(ValueError, match="must not start anew"):
         HashConfig(fewest_classes=2, router_next="fresh")
-
-
-# One pass where all tasks share one prompt. -----------------------------------------------------
-
-SHARED: dict[str, Any] = {
-    **{"router_next": "same", "experts": 1, "top_k": 1, "protected": 1},
-    **{"hdr": False, "hgm": False, "ridge": 0.3},
-}
-
-
-def test_one_prompt_answers_in_one_pass() -> None:
-    method, tasks = make_hash(**SHARED)
-    for task in tasks[:2]:
-        learn(method, task)
-    assert not method.asks_plain
-    images = torch.cat([task.images for task in tasks[:2]])
-    method.backbone.passes.clear()
-    with torch.no_grad():
-        answer = method.predict(images)
-    assert dict(method.backbone.passes) == {"prompted": len(images)}
-    features = under_router(method, images, 0)
-    np.testing.assert_allclose(answer.features.numpy(), features, rtol=1e-4, atol=1e-5)
-    means = method.prompted_stats.means.double().numpy()
-    spread = method.prompted_stats.covariances().double().numpy()
-    shared = spread.mean(0)
-    ridge = 0.3 * np.trace(shared) / len(shared) * np.eye(len(shared))
-    for row, feature in enumerate(features):
-        scores = []
-        for mean, own in zip(means, spread, strict=True):
-            matrix = 0.05 * own + 0.95 * shared + ridge
-            away = feature - mean
-            inside = away @ np.linalg.inv(matrix) @ away + np.linalg.slogdet(matrix)[1]
-            scores.append(-0.5 * inside)
-        np.testing.assert_allclose(answer.logits[row].numpy(), scores, rtol=1e-3, atol=1e-3)
-        assert int(answer.task[row]) == int(np.argmax(scores)) // 2
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"voters": ("plain",)},
-        {"tii": "sgd", "tii_epochs": 0},
-        {"align": "sgd"},
-        {"base": "first"},
-        {"router_input": "plain"},
-        {"router_next": "copy"},
-    ],
-)
-def test_two_passes_where_plain_features_have_a_say(options: dict[str, Any]) -> None:
-    method, tasks = make_hash(**{**SHARED, **options})
-    learn(method, tasks[0])
-    assert method.asks_plain
-    with torch.no_grad():
-        assert method.predict(tasks[0].images).features is None
-
-
-def test_prompts_that_are_there_serve_tasks_that_train_nothing() -> None:
-    method, tasks = make_hash(**SHARED)
-    learn(method, tasks[0])
-    pool = method.pool.prompts.detach().clone()
-    method.config = method.config.model_copy(update={"epochs": 0})
-    learn(method, tasks[1])
-    assert torch.equal(method.pool.prompts, pool)
-    assert method.plain_tasks().tolist() == [False, False]
-    assert not method.asks_plain
-    features = under_router(method, tasks[1].images, 0)
-    for label in (2, 3):
-        own = features[(tasks[1].labels == label).numpy()]
-        found = method.prompted_stats.means[label].numpy()
-        np.testing.assert_allclose(found, own.mean(0), rtol=1e-4, atol=1e-5)
-
-
-def test_a_first_task_that_trains_nothing_stays_plain_and_needs_both_passes() -> None:
-    method, tasks = make_hash(**SHARED)
-    trained = method.config
-    method.config = trained.model_copy(update={"epochs": 0})
-    learn(method, tasks[0])
-    assert method.plain_tasks().tolist() == [True]
-    method.config = trained
-    learn(method, tasks[1])
-    assert method.plain_tasks().tolist() == [True, False]
-    assert method.asks_plain

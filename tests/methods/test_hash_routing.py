@@ -110,7 +110,6 @@ def test_delta_in_units_of_the_spread_does_not_depend_on_the_scale_of_the_scores
     method = Hash(HashConfig(**SMALL, delta=0.7, delta_unit="spread"), backbone)
     task = Task(0, (0, 1), backbone)
     learn(method, task)
-    method.end_task(task)
     learn(method, Task(1, (2, 3), backbone))
     tokens = backbone.embed(task.images)
     with torch.no_grad():
@@ -151,9 +150,40 @@ def test_a_constant_router_varies_nowhere_and_its_favourite_has_every_image() ->
         routing_of([[0.7, 0.3, 0.0, 0.0]] * 6), tensor([0, 0, 0, 1, 1, 1]), 0.4
     )
     assert found["routing_varies"] == pytest.approx(0, abs=1e-7)
-    assert found["favourite_share"] == 1
+    assert found["routing_by_class"] == 0
+    assert found["favourite_share"] == found["favourites_share"] == 1
     assert found["usage_entropy"] == pytest.approx(0.5)  # two of four, evenly
-    assert routing_remark(found) is not None
+    assert "one prompt" in str(routing_remark(found))
+
+
+def test_the_same_experts_in_other_shares_are_told_too() -> None:
+    rows = [[0.9, 0.1, 0.0, 0.0], [0.2, 0.8, 0.0, 0.0]] * 3
+    found = describe_routing(routing_of(rows), tensor([0, 1] * 3), 0.4)
+    assert found["routing_varies"] > 0.1
+    assert found["favourites_share"] == 1
+    assert "shares that differ" in str(routing_remark(found))
+    found = describe_routing(routing_of([*rows, [0.5, 0.0, 0.5, 0.0]]), tensor([0] * 7), 0.4)
+    assert found["favourite_share"] == 1
+    assert found["favourites_share"] == pytest.approx(13 / 14)
+    assert routing_remark(found) is None
+
+
+def test_a_penalty_in_units_of_the_spread_is_told_as_it_is() -> None:
+    routing = routing_of([[0.9, 0.1, 0.0, 0.0]] * 2, [[5.0, 3.0, 1.0, 0.0]] * 2)
+    assert describe_routing(routing, tensor([0, 0]), 0.4, "spread")["delta_over_spread"] == 0.4
+    assert describe_routing(routing, tensor([0, 0]), 0.0)["delta_over_spread"] == 0
+
+
+def test_what_is_told_of_choices_is_what_was_chosen_where_weights_are_lost() -> None:
+    backbone = small_backbone()
+    method = Hash(HashConfig(**SMALL, mixing_temperature=1e-5), backbone)
+    task = Task(0, (0, 1), backbone)
+    learn(method, task)
+    told = method.decisions_about(task)
+    assert (told.weights > 0).sum(-1).min() == 1  # softmax leaves nothing of the second expert
+    with torch.no_grad():
+        chosen = method._route(backbone.embed(task.images), None, 0).chosen
+    assert torch.equal(told.chosen.sort(-1).values, chosen.sort(-1).values)
 
 
 def test_routing_that_follows_the_class_varies_between_classes_alone() -> None:
@@ -250,7 +280,7 @@ def test_a_pool_of_one_prompt_is_learned_and_asked_again(tiny_run: TinyRun, tmp_
     assert benchmark.evaluate(run.folder, quiet=True)["average"] == run.metrics["FAA"]
     stored = json.loads((run.folder / "result.json").read_text())
     for told in stored["diagnostics"]:
-        assert told["score_std"] == told["delta_over_spread"] == 0
+        assert not {"score_std", "routing_entropy", "delta_over_spread"} & told.keys()
     assert stored["remarks"] == []  # a router of one expert is constant, and may be
 
 

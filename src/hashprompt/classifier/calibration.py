@@ -91,8 +91,8 @@ class Strangeness:
     """
 
     def __init__(self, method: Pipeline, of: FeatureKind) -> None:
-        if of == "prompted" and method.asks_plain:
-            raise ValueError("the classes have different prompts")
+        if of not in self.kinds(method):
+            raise ValueError(f"there are no {of} features that all classes are told by")
         self.kind = of
         stats = method.prompted_stats if of == "prompted" else method.plain_stats
         within = stats.covariances().mean(0)
@@ -102,6 +102,13 @@ class Strangeness:
         whole = Discriminant(stats.means.mean(0)[None], (within + between)[None], 0, STRANGE_RIDGE)
         # A single class is its own mixture: then the distance to it must do.
         self.everything = whole if len(stats) > 1 else None
+
+    @staticmethod
+    def kinds(method: Pipeline) -> list[FeatureKind]:
+        """The features it can be about, the best first."""
+        prompted: list[FeatureKind] = [] if method.asks_plain else ["prompted"]
+        known = len(method.plain_stats) == len(method.cells.task)
+        return [*prompted, "plain"] if known else prompted
 
     def choose(self, plain: Tensor | None, prediction: Prediction) -> Tensor:
         """The features (B, D) it is about, of those that an answer was made of."""

@@ -116,7 +116,7 @@ def evaluate_version(
     count = sum(map(len, tables))
     method = trainer.method
     assert isinstance(method, Pipeline)
-    kind, kept = unknown_scale("plain" if method.asks_plain else "prompted", count, before)
+    kind, kept = unknown_scale(Strangeness.kinds(method), count, before)
     with trainer.callbacks.running(1, 0):
         logits, strangeness = evaluate(trainer.evaluator, tables, kind, trainer.callbacks)
     predicted = logits.argmax(1).split([len(table) for table in tables])
@@ -137,14 +137,14 @@ def evaluate_version(
 
 
 def unknown_scale(
-    best: FeatureKind, count: int, before: Mapping[str, Any]
+    possible: Sequence[FeatureKind], count: int, before: Mapping[str, Any]
 ) -> tuple[FeatureKind, tuple[list[float], int] | None]:
     """Which features `unknown` stands on, and its scale if that of the version before stays.
 
     Few photos do not replace the scale of more, which is then kept with its features.
 
     Args:
-        best: features that would be taken otherwise; `prompted` if `plain` were possible, too.
+        possible: features it could stand on; the first would be taken otherwise.
         count: of photos that would make a new scale.
         before: `version.json` of the version before.
     """
@@ -153,9 +153,9 @@ def unknown_scale(
     if not isinstance(of, int):  # a stranger's may hold anything
         of = FEWEST
     kind: FeatureKind = before.get("distances_of", "plain")
-    if scale and count < max(1, min(of, FEWEST)) and kind in ("plain", best):
+    if scale and count < max(1, min(of, FEWEST)) and kind in possible:
         return kind, (scale, of)
-    return best, None
+    return possible[0], None
 
 
 def predicted_by_digest(held_out: Sequence[HeldOutPhotos]) -> dict[str, int]:

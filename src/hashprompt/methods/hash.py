@@ -45,9 +45,10 @@ class Hash(SharedPool):
         self.meter.zero_()
 
     def end_task(self, task: TaskView) -> None:
-        if self.trains_prompts:
-            decided = self.decisions_about(task)
-            self._routing = describe_routing(decided, task.labels, self.config.delta)
+        config, self._routing = self.config, {}
+        if self.trains_prompts and config.experts > 1:
+            form = (config.delta if config.hdr else 0.0, config.delta_unit)
+            self._routing = describe_routing(self.decisions_about(task), task.labels, *form)
         super().end_task(task)
         if self.config.history == "step":
             self.penalties[task.index] = self._penalty()
@@ -57,6 +58,9 @@ class Hash(SharedPool):
         super().keep_tasks(tasks)
         self.history.select(tasks)
         self.penalties = self.penalties[tasks]
+
+    def trained_tasks(self) -> Tensor:
+        return self.history.by_task.sum((1, 2)) > 0
 
     # HDR. ----------------------------------------------------------------------------------
 
@@ -157,11 +161,15 @@ class Hash(SharedPool):
     def diagnostics(self) -> dict[str, float]:
         names = ("routing_entropy", "score_std", "share_protected", "loss", "contrastive")
         count, *sums = exact(self.meter).view(-1, 6).sum(0).tolist()
-        found = {name: value / max(count, 1) for name, value in zip(names, sums, strict=True)}
+        if not count:  # nothing was trained
+            return self._routing
+        found = {name: value / count for name, value in zip(names, sums, strict=True)}
+        if self.config.experts == 1:  # nothing to route
+            found = {name: found[name] for name in ("loss", "contrastive")}
         return found | self._routing
 
     def remark(self) -> str | None:
-        return routing_remark(self._routing) if self.config.experts > 1 else None
+        return routing_remark(self._routing)
 
     def usage(self) -> list[list[int]]:
         return self.history.by_task.sum(1).tolist()

@@ -29,6 +29,7 @@ from hashprompt.parts.contrastive import contrastive_identity, contrastive_paper
 from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler
 from hashprompt.parts.heads import GrowingLinear, TaskIdentityHead, masked_cross_entropy
+from hashprompt.parts.pooled_gaussians import make_gaussians
 from hashprompt.parts.stored_classes import StoredClasses, stored_classes
 
 
@@ -100,7 +101,7 @@ class Pipeline(Method):
     def new_gaussians(self) -> ClassGaussians:
         """Gaussians of no cell yet."""
         config = self.config
-        return ClassGaussians(self.backbone.dim, config.statistics, config.rank, config.centroids)
+        return make_gaussians(self.backbone.dim, config.statistics, config.rank, config.centroids)
 
     # What a member of the family adds. -----------------------------------------------------
 
@@ -126,6 +127,10 @@ class Pipeline(Method):
     def has_prompts_for(self, task: TaskView) -> bool:
         """Whether the classes of a task are told by prompted features."""
         return self.trains_prompts
+
+    def asks_plain_of(self, task: TaskView) -> bool:
+        """Whether answers will ever need the plain Gaussians of a task."""
+        return True
 
     def stored_classes(self, task: int) -> StoredClasses:
         return stored_classes(self.final_stats, self.cells, task)
@@ -171,7 +176,11 @@ class Pipeline(Method):
     def phases(self, task: TaskView) -> list[Phase]:
         config, first = self.config, task.index == 0
         rate = config.batch_size / 256
-        phases = [Phase("tii-statistics", work=lambda: self._describe(task, self.plain_stats))]
+        phases = []
+        if self.asks_plain_of(task):
+            phases.append(
+                Phase("tii-statistics", work=lambda: self._describe(task, self.plain_stats))
+            )
         if config.tii == "sgd" and config.tii_epochs:
             group = ParamGroup(tuple(self.tii.parameters()), config.tii_lr * rate)
             phases.append(

@@ -28,7 +28,7 @@ def relabel(method: Pipeline, ids: Sequence[int | None], photos: Sequence[int]) 
         method.tii.head.select(tasks if method.config.tii_target == "task" else rows)
     for part in method.children():
         if isinstance(part, ClassGaussians):
-            part.select(rows)
+            part.select(rows[rows < len(part)])  # plain ones may end before the others
     labels = [ids[label] for label in cells.label[rows].tolist()]
     cells.label = torch.tensor(labels, device=method.device)
     cells.task = torch.searchsorted(tasks, cells.task[rows])

@@ -21,10 +21,11 @@ from hashprompt.parts.cut_mix import cut_mix
 from hashprompt.parts.drift import Drift, ridge_for_other_classes
 from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.pool import PromptPool
+from hashprompt.parts.pooled_gaussians import PooledGaussians
 from hashprompt.parts.router import Routers, Routing, choose, router_scores, spread
 from hashprompt.parts.router_input import RouterInput
 
-RIDGES = (1.0, 0.03, 0.1, 0.3, 3.0, 10.0, torch.inf)  # to choose the damping from
+RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, torch.inf)  # to choose the damping from
 CUT_MIX = 1.0  # α: windows of all sizes are as likely
 
 
@@ -88,12 +89,20 @@ class SharedPool(PromptPipeline):
         return super().has_prompts_for(task) or learned
 
     @property
-    def asks_plain(self) -> bool:
+    def _may_answer_at_once(self) -> bool:
         """With one router, answers may stand on prompted features alone."""
         config = self.config
         read_off = config.tii == config.align == "discriminant" and config.base == "plain"
         silent = "plain" not in config.voters and config.router_input != "plain"
-        return not (self.one_router and read_off and silent and self.all_prompted)
+        return self.one_router and read_off and silent
+
+    @property
+    def asks_plain(self) -> bool:
+        return not (self._may_answer_at_once and self.all_prompted)
+
+    def asks_plain_of(self, task: TaskView) -> bool:
+        prompted = self.has_prompts_for(task) and not self.plain_tasks()[: task.index].any()
+        return not (self._may_answer_at_once and prompted)
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
@@ -102,6 +111,9 @@ class SharedPool(PromptPipeline):
 
     def end_task(self, task: TaskView) -> None:
         super().end_task(task)
+        stats = self.prompted_stats
+        if isinstance(stats, PooledGaussians) and self.one_router and self.all_prompted:
+            stats.merge()  # all classes move alike from now on
         for name in {"old_pool", "old_router"} & self._buffers.keys():
             setattr(self, name, getattr(self, name)[:0])
 
@@ -112,6 +124,10 @@ class SharedPool(PromptPipeline):
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.pool.prompts, self.routers.current]
+
+    def trained_tasks(self) -> Tensor:
+        """Which of the finished tasks (T,) moved the pool."""
+        raise NotImplementedError
 
     # Routing. ------------------------------------------------------------------------------
 
@@ -192,10 +208,11 @@ class SharedPool(PromptPipeline):
             injection = self.inject(tokens, None, None, decisions)
             if self.config.router_scope == "layer":  # later decisions are made in the pass
                 self.backbone.encode(tokens, injection)
-            return torch.cat([torch.stack([d.scores, d.weights], 2) for d in decisions], 1)
+            told = (torch.stack((d.scores, d.weights, d.is_chosen()), 2) for d in decisions)
+            return torch.cat(list(told), 1)
 
-        scores, weights = task.map(each).unbind(2)  # each (N, S, experts)
-        return Routing(scores, weights.topk(self.config.top_k, -1).indices, weights)
+        scores, weights, chosen = task.map(each).unbind(2)  # each (N, S, experts)
+        return Routing(scores, chosen.topk(self.config.top_k, -1).indices, weights)
 
     def _plain(self, tokens: Tensor) -> Tensor | None:
         """Plain features (B, D) of embedded images, if the router reads them."""
@@ -251,7 +268,7 @@ class SharedPool(PromptPipeline):
         config, first = self.config, bool(self.plain_tasks()[: task.index].all())
         if not first and len(task.classes) < config.fewest_classes:
             return []
-        trained = 1 + int((~self.plain_tasks()[: task.index]).sum())
+        trained = 1 + int(self.trained_tasks().sum())
         scale = trained**-config.lr_decay * (config.first_lr_scale if first else 1)
         if scale != 1:
             groups = [replace(g, lr=scale * g.lr) for g in phase.groups]
@@ -277,8 +294,9 @@ class SharedPool(PromptPipeline):
         self.old_pool = self.pool.prompts.detach().clone()
         if "old_router" in self._buffers:
             self.old_router = self.routers.current.detach().clone()
-        spread = self.prompted_stats.covariances().diagonal(dim1=-2, dim2=-1).mean()
-        self.old_spread = spread.to(self.old_spread).clamp(min=1e-12)
+        if self.config.distil:
+            spread = self.prompted_stats.covariances().diagonal(dim1=-2, dim2=-1).mean()
+            self.old_spread = spread.to(self.old_spread).clamp(min=1e-12)
         if self.config.damped:
             self.pool.prompts.data = self.trained.clone()
 
@@ -293,8 +311,8 @@ class SharedPool(PromptPipeline):
         """Of the way from the pool in use to the trained one."""
         if self.config.deploy != "average":
             return self.config.deploy
-        prompted = ~self.plain_tasks()[self.cells.task]  # (M,), those of this task too
-        return len(task.classes) / int(prompted.sum())
+        finished = self.cells.task[self.cells.task < task.index]
+        return len(task.classes) / (len(task.classes) + int(self.trained_tasks()[finished].sum()))
 
     def distillation(self, tokens: Tensor, plain: Tensor | None, tasks: int) -> Tensor:
         """How far features under a random old router have moved, over the variance of old ones.
@@ -346,11 +364,11 @@ class SharedPool(PromptPipeline):
         if self.config.drift == "affine" and self.config.drift_ridge_by == "classes":
             labels = task.labels.to(self.device)
             last = self.before[: len(labels), -1], after[: len(labels), -1], labels
-            ridge = ridge_for_other_classes(*last, RIDGES)
+            ridge = ridge_for_other_classes(*last, (self.config.drift_ridge, *RIDGES))
         pairs = zip(self.before.unbind(1), after.unbind(1), strict=True)
-        drifts = [Drift(before, now, ridge) for before, now in pairs]
-        for old in (~self.plain_tasks()[: task.index]).nonzero()[:, 0].tolist():
-            drift = drifts[0 if self.one_router else old]
-            for cell in (self.cells.task == old).nonzero()[:, 0].tolist():
-                self.prompted_stats.move(cell, drift)
+        of_task = self.cells.task
+        old = (of_task < task.index) & ~self.plain_tasks()[of_task]
+        for router, (before, now) in enumerate(pairs):
+            cells = (old if self.one_router else old & (of_task == router)).nonzero()[:, 0]
+            self.prompted_stats.move(cells.tolist(), Drift(before, now, ridge))
         self.before = self.before[:0, :0]

@@ -146,8 +146,7 @@ class SLDC(AlignedTuning):
             before, after = self.pairs.unbind(1)
             options = self.config.operator_ridge, self.config.operator_temperature
             drift = LinearDrift(before, after, *options)
-            for cell in range(len(self.gaussians)):
-                self.gaussians.move(cell, drift)
+            self.gaussians.move(range(len(self.gaussians)), drift)
         elif len(self.pairs):
             move_by_samples(self.gaussians, self.operator)
         self.pairs = self.pairs[:0]

@@ -22,8 +22,8 @@ from hashprompt.methods.base import (
 from hashprompt.methods.configs.smope import INFO, SmopeConfig
 from hashprompt.methods.pipeline import alignment_phase
 from hashprompt.methods.tuning import Prompted, PromptTuning
-from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.heads import masked_cross_entropy
+from hashprompt.parts.pooled_gaussians import make_gaussians
 
 UNUSED = 2.0  # at test, what holds back experts that no task used: more than the whole span
 
@@ -53,7 +53,7 @@ class Smope(PromptTuning):
         self.heads = backbone.heads
         shape = (len(self.blocks), self.heads, config.experts)
         self.prompts = nn.Parameter(torch.rand(len(self.blocks), 2, config.experts, backbone.dim))
-        self.stats = ClassGaussians(backbone.dim, config.statistics)
+        self.stats = make_gaussians(backbone.dim, config.statistics)
         self.register_buffer("counts", torch.zeros(shape, dtype=torch.int64))
         self.register_buffer("frequent", torch.zeros(shape, dtype=torch.bool))
         self.register_buffer("old_keys", torch.zeros(*shape, backbone.dim // self.heads))

@@ -43,6 +43,10 @@ class Drift:
         own = exact(x)
         return (own + own @ self.slope).to(x)
 
+    def covariance(self, x: Tensor) -> Tensor:
+        """What a covariance (D, D) has become: (I + W)ᵀ x (I + W)."""
+        return self.directions(self.directions(x).mT).mT
+
 
 def ridge_for_other_classes(
     before: Tensor, after: Tensor, labels: Tensor, ridges: Sequence[float]

@@ -4,7 +4,7 @@ A *cell* is a (task, class) pair. Class-incremental streams have one cell per cl
 domain-incremental ones the same class has a cell in every domain.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,8 @@ class ClassGaussians(nn.Module):
     Args:
         dim: D.
         storage: `covariance` keeps D² numbers a cell, `variance` the diagonal, `multi-centroid`
-            k-means centres with a diagonal each, `low-rank` the leading directions + a diagonal.
+            k-means centres with a diagonal each, `low-rank` the leading directions + a diagonal;
+            `pooled` is a :class:`PooledGaussians`.
         rank: directions of `low-rank`.
         centroids: centres of `multi-centroid`.
     """
@@ -38,6 +39,7 @@ class ClassGaussians(nn.Module):
         self.rank = rank = min(rank, dim)
         spread = {
             "covariance": (0, dim, dim),
+            "pooled": (0, dim, dim),
             "variance": (0, dim),
             "multi-centroid": (0, centroids, dim),
             "low-rank": (0, dim, rank),
@@ -78,13 +80,17 @@ class ClassGaussians(nn.Module):
                     "Check its images; if features are not finite, a smaller `lr` may help."
                 )
             cells.append(self._describe(rows))
-        for name in cells[0] if cells else ():
-            grow_buffer(self, name, torch.stack([cell[name] for cell in cells]))
+        if cells:
+            self._grow({name: torch.stack([cell[name] for cell in cells]) for name in cells[0]})
+
+    def _grow(self, rows: dict[str, Tensor]) -> None:
+        """Append rows to the buffers, one per cell."""
+        for name, more in rows.items():
+            grow_buffer(self, name, more)
 
     def append(self, other: "ClassGaussians", first: int) -> None:
         """Append the cells of another, of the same storage, from number `first` on."""
-        for name, rows in other.named_buffers():
-            grow_buffer(self, name, rows[first:])
+        self._grow({name: rows[first:] for name, rows in other.named_buffers()})
 
     def select(self, cells: Tensor) -> None:
         """Keep these cells (m,)."""
@@ -106,7 +112,7 @@ class ClassGaussians(nn.Module):
         """Rows of the buffers, but for the mean, for a covariance (D, D)."""
         if self.storage == "variance":
             return {"spread": covariance.diagonal() + JITTER}
-        if self.storage == "covariance":
+        if self.storage in ("covariance", "pooled"):
             eye = torch.eye(self.dim, device=covariance.device)
             return {"spread": covariance + JITTER * eye}
         values, vectors = (x.to(covariance) for x in torch.linalg.eigh(capable(covariance)))
@@ -127,16 +133,16 @@ class ClassGaussians(nn.Module):
             shares[k] = len(rows) / len(features)
         return {"rest": centres, "spread": spread, "shares": shares}
 
-    def move(self, cell: int, drift: Drift) -> None:
-        """Let a cell follow a drift of the features. Diagonals stay: they only bound the rest."""
-        self.means[cell] = drift.points(self.means[cell])
-        if self.storage == "covariance":
-            once = drift.directions(self.spread[cell])  # Σ (I + W), then (I + W)ᵀ Σ (I + W)
-            self.spread[cell] = drift.directions(once.mT).mT
-        elif self.storage == "low-rank":
-            self.spread[cell] = drift.directions(self.spread[cell].mT).mT
-        elif self.storage == "multi-centroid":
-            self.rest[cell] = drift.points(self.rest[cell])
+    def move(self, cells: Sequence[int], drift: Drift) -> None:
+        """Let cells follow a drift of the features. Diagonals stay: they only bound the rest."""
+        for cell in cells:
+            self.means[cell] = drift.points(self.means[cell])
+            if self.storage == "covariance":
+                self.spread[cell] = drift.covariance(self.spread[cell])
+            elif self.storage == "low-rank":
+                self.spread[cell] = drift.directions(self.spread[cell].mT).mT
+            elif self.storage == "multi-centroid":
+                self.rest[cell] = drift.points(self.rest[cell])
 
     def covariances(self, cells: list[int] | slice = slice(None)) -> Tensor:
         """Dense covariance of every cell, or of some, (M, D, D)."""
@@ -151,6 +157,10 @@ class ClassGaussians(nn.Module):
         around = (self.rest[cells] - self.means[cells][:, None]) * shares.sqrt()
         within = (spread * shares).sum(1)
         return around.mT @ around + torch.diag_embed(within)
+
+    def rows(self) -> Iterator[Tensor]:
+        """All that is kept, a row for each cell."""
+        yield from self.buffers()
 
     def sampler(self, classes: Tensor | None = None, jitter: float = 0.0) -> "GaussianSampler":
         """Draws pseudo-features; made once for many draws, since it holds the factors.
@@ -171,10 +181,10 @@ class GaussianSampler:
     ) -> None:
         self.of = gaussians
         self.classes = range(len(gaussians)) if classes is None else classes.tolist()
-        for buffer in gaussians.buffers():
-            self._refuse(~buffer.flatten(1).isfinite().all(1), "has numbers that are not finite")
-        if gaussians.storage == "covariance":
-            covariances = gaussians.spread
+        for rows in gaussians.rows():
+            self._refuse(~rows.flatten(1).isfinite().all(1), "has numbers that are not finite")
+        if gaussians.storage in ("covariance", "pooled"):
+            covariances = gaussians.covariances()
             if jitter:
                 mean_variance = covariances.diagonal(dim1=1, dim2=2).mean(1)  # (M,)
                 eye = torch.eye(gaussians.dim, device=covariances.device)
@@ -209,7 +219,7 @@ class GaussianSampler:
         check_room(2 * len(g) * per_cell * g.dim, f"{per_cell:,} pseudo-features of each class")
         cells = torch.arange(len(g), device=g.means.device).repeat_interleave(per_cell)
         noise = torch.randn(len(g), per_cell, g.dim, device=g.means.device)
-        if g.storage == "covariance":
+        if g.storage in ("covariance", "pooled"):
             drawn = g.means[:, None] + noise @ self.factor.mT
         elif g.storage == "variance":
             drawn = g.means[:, None] + noise * g.spread.sqrt()[:, None]

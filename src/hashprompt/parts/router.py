@@ -23,6 +23,10 @@ class Routing(NamedTuple):
         """H(α) = −Σ α log α, (B, S)."""
         return torch.special.entr(self.weights).sum(-1)
 
+    def is_chosen(self) -> Tensor:
+        """(B, S, N), 1 where an expert was chosen, else 0."""
+        return torch.zeros_like(self.scores).scatter(-1, self.chosen, 1.0)
+
 
 def choose(
     scores: Tensor,

@@ -116,9 +116,10 @@ def accuracy_curves(result: ResultData) -> Figure | None:
 
 def usage_per_task(result: ResultData) -> Figure | None:
     """Share of each expert in the activations of each task (Figure 3 b/c of the paper)."""
-    if not result.get("usage"):
+    usage = result.get("usage")
+    if not usage or len(usage[0]) == 1:  # nothing was chosen between
         return None
-    return figure_of(usage_map(result["usage"], "task"))
+    return figure_of(usage_map(usage, "task"))
 
 
 def usage_map(usage: list[list[int]], row: str) -> Axes:
@@ -137,9 +138,10 @@ def usage_map(usage: list[list[int]], row: str) -> Axes:
 
 def usage_overall(result: ResultData) -> Figure | None:
     """Share of each expert over all tasks (Figure 1c of the paper)."""
-    if not result.get("usage"):
+    usage = result.get("usage")
+    if not usage or len(usage[0]) == 1:
         return None
-    counts = np.array(result["usage"], dtype=float).sum(axis=0)  # (N,)
+    counts = np.array(usage, dtype=float).sum(axis=0)  # (N,)
     shares = counts / max(counts.sum(), 1)
     title = f"Use of the experts overall (normalised entropy {normalised_entropy(shares):.2f})"
     axes = new_axes(title, "expert", "% of all activations")
@@ -167,6 +169,8 @@ def routing_entropy(result: ResultData) -> Figure | None:
     if not entries:
         return None
     top_k = result["config"].get("options", {}).get("top_k", 2)
+    if top_k == 1:  # of one weight there is no entropy
+        return None
     tasks = [entry["task"] for entry in entries]
     values = [entry["routing_entropy"] for entry in entries]
     axes = new_axes("Entropy of the routing weights", "while learning task", "H(α) in nats")

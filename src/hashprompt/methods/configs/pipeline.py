@@ -11,7 +11,12 @@ from hashprompt.parts.variants import Storage
 class HeadsConfig(MethodConfig):
     """Statistics and the two classifiers that live on them."""
 
-    statistics: Storage = Field("covariance", description="what is kept of each class")
+    statistics: Storage = Field(
+        "covariance",
+        description="what is kept of each class beside its mean; pooled: one covariance for the "
+        "classes of a task, or for all where they share their prompts (with shrinkage=0 the "
+        "same answers as covariance)",
+    )
     rank: int = Field(16, ge=1, le=10_000, description="directions of low-rank statistics")
     centroids: int = Field(10, ge=1, le=10_000, description="centres of multi-centroid statistics")
     tii: Literal["sgd", "discriminant"] = Field(

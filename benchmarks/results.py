@@ -57,9 +57,13 @@ PERCENT: dict[str, Value] = {
     "task inference": lambda result: result["after_task"][-1].get("task_inference"),
     **{f"domain {number}": domain(number) for number in range(1, 9)},
     "FAA with discriminant heads": asked("discriminant heads"),
+    "FAA with two tasks": asked("two tasks"),
     **{
         f"FAA at {name}": asked(name)
-        for name in ("ridge 0.1", "ridge 0.3", "ridge 1 without voters")
+        for name in (
+            *("ridge 0.1", "ridge 0.3", "ridge 1 without voters"),
+            *("shrinkage 0", "shrinkage 0.2", "temperature 2"),
+        )
     },
 }
 SPREADS: dict[str, Value] = {  # distance of stored class means from the truth, `measure_drift`
@@ -169,7 +173,6 @@ def learns_table(file: str) -> str:
     lines.append(["all", *map(share, sums)])
     errors = (f"{learn['calibration']['error']:.1f} %" for learn in learns)
     lines.append(["calibration error", *errors])
-    lines.append(["size of the version", *(f"{learn['bytes'] / 1e6:.1f} MB" for learn in learns)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

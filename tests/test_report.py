@@ -20,6 +20,7 @@ from hashprompt.report.html import CAPTIONS, reproduce_command, write_report
 from hashprompt.storage.json_files import write_json
 
 # Two tasks: A_1 = 90, A_2 = (80 + 70) / 2 = 75.
+ROUTED = {"favourite_share": 1.0, "usage_entropy": 0.5, "routing_by_class": 0.1}
 RESULT: dict[str, Any] = {
     "format": 1,
     "finished": True,
@@ -47,8 +48,8 @@ RESULT: dict[str, Any] = {
     ],
     "usage": [[30, 10, 0, 0], [0, 10, 30, 0]],
     "diagnostics": [
-        {"task": 0, "routing_entropy": 0.6, "loss": 0.31},
-        {"task": 1, "routing_entropy": 0.5, "drift": 0.4},
+        {"task": 0, "routing_entropy": 0.6, "loss": 0.31, "routing_varies": 0.3, **ROUTED},
+        {"task": 1, "routing_entropy": 0.5, "drift": 0.4, "routing_varies": 0.2, **ROUTED},
     ],
     "parameters": {"prompts": 1200, "routers": 80, "head": 0},
     "timings": [
@@ -134,6 +135,25 @@ def test_routing_entropy_is_drawn_below_its_bound() -> None:
     bound, values = figures.routing_entropy(RESULT).axes[0].lines
     assert set(bound.get_ydata()) == {math.log(2)}
     assert list(values.get_ydata()) == [0.6, 0.5]
+
+
+def test_what_routers_see_is_drawn_and_left_out_where_nothing_was_routed() -> None:
+    lines = figures.routing(RESULT).axes[0].lines
+    assert [list(line.get_ydata()) for line in lines] == [
+        [1, 1],
+        [0.5, 0.5],
+        [0.3, 0.2],
+        [0.1, 0.1],
+    ]
+    one = RESULT | {"usage": [[30], [20]], "diagnostics": [{"task": 0, "loss": 0.3}]}
+    one["config"] = RESULT["config"] | {"options": {"top_k": 1}}
+    for name in ("usage_per_task", "routing", "usage_overall", "routing_entropy"):
+        assert figures.FIGURES[name](one) is None
+
+
+def test_the_page_says_what_diagnostics_mean(page: str) -> None:
+    assert "<b>routing_varies</b>: share of the mixing weights" in page
+    assert "<b>score_std</b>" not in page  # not in this run
 
 
 def test_parameters_are_labelled_and_zeros_left_out() -> None:

@@ -188,6 +188,31 @@ def routing_entropy(result: ResultData) -> Figure | None:
     return figure_of(axes)
 
 
+ROUTING = {
+    "favourite_share": "images that take the favourite",
+    "usage_entropy": "evenness of use",
+    "routing_varies": "what varies between images",
+    "routing_by_class": "… of it between classes",
+}
+
+
+def routing(result: ResultData) -> Figure | None:
+    """How much of the images the routers see, where there is something to route."""
+    entries = [e for e in result.get("diagnostics") or [] if e.get("routing_varies") is not None]
+    if not entries:
+        return None
+    axes = new_axes("What the routers see of the images", "after task", "share")
+    tasks = [entry["task"] for entry in entries]
+    for number, (name, label) in enumerate(ROUTING.items()):
+        values = [entry.get(name) for entry in entries]
+        colour, marker = PALETTE[number], MARKERS[number]
+        axes.plot(tasks, values, color=colour, marker=marker, ms=5, lw=1.8, label=label)
+    axes.set_ylim(-0.03, 1.03)
+    count_from_one(axes.xaxis, max(tasks) + 1)
+    legend_below(axes, columns=2)
+    return figure_of(axes)
+
+
 def drift(result: ResultData) -> Figure | None:
     """Distance of stored means of old classes from the truth, where it was measured."""
     found = drift_by_task(result)
@@ -240,6 +265,7 @@ FIGURES: dict[str, Callable[[ResultData], Figure | None]] = {
     "accuracy_matrix": accuracy_matrix,
     "accuracy_curves": accuracy_curves,
     "usage_per_task": usage_per_task,
+    "routing": routing,
     "usage_overall": usage_overall,
     "routing_entropy": routing_entropy,
     "drift": drift,

@@ -30,6 +30,8 @@ CAPTIONS = {
     "confused. Where task inference is low, images are sent to the wrong task's prompt.",
     "usage_per_task": "One row per task. A bright column is an expert that many tasks share; "
     "bright cells scattered over the row are experts a task keeps to itself.",
+    "routing": "Where all images take the favourite and nothing varies between them, the pool acts "
+    "as one prompt. What varies is that of the mixing weights; evenness 1 is equal use of all.",
     "usage_overall": "Bars far above the dashed line are experts that carry most of the work. "
     "Entropy 1 is even use, 0 a single expert.",
     "routing_entropy": "Near the bound the chosen experts are mixed equally; near zero one of "
@@ -40,6 +42,21 @@ CAPTIONS = {
     "features or gradients; backbone is weights of the ViT that were trained, and copies of them. "
     "The frozen original is not counted.",
     "timings": "Seconds each phase took, per task, on the machine of this run.",
+}
+
+
+# Of the names in the table of diagnostics that do not explain themselves.
+DIAGNOSTICS = {
+    "routing_entropy": "entropy of the mixing weights of an image, in nats",
+    "score_std": "spread of an image's scores over the experts",
+    "share_protected": "choices that fell on protected experts",
+    "routing_varies": "share of the mixing weights that varies between images; 0: all get the same",
+    "routing_by_class": "share of that which lies between classes",
+    "favourite_share": "images that take the expert most taken",
+    "favourites_share": "choices that fall on the k experts most taken",
+    "usage_entropy": "evenness of use, 1 is the same for all experts",
+    "delta_over_spread": "penalty δ over the spread of the scores it is taken off",
+    "drift": "distance of stored class means from the truth, in spreads of a class",
 }
 
 
@@ -80,6 +97,7 @@ def render_page(result: ResultData, figures: Sequence[PageFigure]) -> str:
         versions=result.get("versions") or {},
         accuracy=_matrix(result["accuracy"]),
         diagnostics=_records(result.get("diagnostics") or []),
+        explained=DIAGNOSTICS,
     )
 
 

@@ -71,6 +71,10 @@ class Diagnostics(Schema):
 
     task: Index
     routing_entropy: Annotated[float, Field(ge=0)] | None = None
+    routing_varies: Annotated[float, Field(ge=-0.01, le=1.01)] | None = None  # rounding may leave
+    routing_by_class: Annotated[float, Field(ge=-0.01, le=1.01)] | None = None  # shares a bit off
+    favourite_share: Annotated[float, Field(ge=-0.01, le=1.01)] | None = None
+    usage_entropy: Annotated[float, Field(ge=-0.01, le=1.01)] | None = None
     drift: Annotated[float, Field(ge=0)] | None = None  # of old class means, in class spreads
 
 

@@ -258,8 +258,15 @@ VARIANTS["one prompt, averaged"] = {
     **{"router_next": "same", "experts": 1, "top_k": 1, "protected": 1},
     **{"deploy": "average", "drift_views": 1, "voters": ()},
 }
+VARIANTS["one covariance"] = {
+    **VARIANTS["one prompt, averaged"],
+    **{"statistics": "pooled", "shrinkage": 0.0},
+}
 VARIANTS["first base"] = {"base": "first", "compete": "all"}
-VARIANTS["careful"] = {"deploy": 0.5, "distil": 0.5, "drift_ridge_by": "classes", "drift_views": 1}
+VARIANTS["careful"] = {
+    **{"deploy": 0.5, "distil": 0.5, "drift_ridge_by": "classes", "drift_views": 1},
+    "statistics": "pooled",  # a covariance for each task, since each has a router
+}
 
 
 @pytest.fixture(scope="module", params=VARIANTS)

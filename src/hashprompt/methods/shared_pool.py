@@ -111,8 +111,8 @@ class SharedPool(PromptPipeline):
 
     def end_task(self, task: TaskView) -> None:
         super().end_task(task)
-        stats = self.prompted_stats
-        if isinstance(stats, PooledGaussians) and self.one_router and self.all_prompted:
+        stats, follow = self.prompted_stats, self.config.drift != "ignore"
+        if isinstance(stats, PooledGaussians) and follow and self.one_router and self.all_prompted:
             stats.merge()  # all classes move alike from now on
         for name in {"old_pool", "old_router"} & self._buffers.keys():
             setattr(self, name, getattr(self, name)[:0])

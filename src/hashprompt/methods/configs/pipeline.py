@@ -14,8 +14,8 @@ class HeadsConfig(MethodConfig):
     statistics: Storage = Field(
         "covariance",
         description="what is kept of each class beside its mean; pooled: one covariance for the "
-        "classes of a task, or for all where they share their prompts (with shrinkage=0 the "
-        "same answers as covariance)",
+        "classes of a task, or for all where they share their prompts; with shrinkage=0 the "
+        "same answers as covariance, but a forgotten class leaves its part in it",
     )
     rank: int = Field(16, ge=1, le=10_000, description="directions of low-rank statistics")
     centroids: int = Field(10, ge=1, le=10_000, description="centres of multi-centroid statistics")

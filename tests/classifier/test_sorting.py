@@ -413,6 +413,16 @@ def test_bad_folders_are_refused(inbox: Path, tmp_path: Path) -> None:
     assert len(contents(inbox)) == 23
 
 
+@pytest.mark.parametrize("folder", ["zoo", "zoo/versions/new"])
+def test_photos_are_not_sorted_into_a_classifier(inbox: Path, tmp_path: Path, folder: str) -> None:
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "classifier.json").write_text("{}")
+    for model in (tmp_path / "zoo", None):
+        with pytest.raises(UserError, match=r"belongs to the classifier .*/zoo, .*another folder"):
+            sort(inbox, tmp_path / folder, model)
+    assert [path.name for path in (tmp_path / "zoo").rglob("*")] == ["classifier.json"]
+
+
 def test_a_full_disk_loses_nothing(
     inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from hashprompt.classifier.sort_journal import (
     encode_feature,
     folder_names,
 )
+from hashprompt.classifier.store import HEADER
 from hashprompt.data.checking.contact_sheet import photo_sheet
 from hashprompt.data.reading.folders import listed
 from hashprompt.data.reading.images import UnreadableImage, looks_like_image, read_image
@@ -118,6 +119,11 @@ class Sorter:
             raise UserError(
                 f"{inbox} lies in {into}, so every photo would be there twice. Move the photos "
                 "(move=True, `--move`), or give another folder."
+            )
+        if model := next((f for f in (target, *target.parents) if (f / HEADER).exists()), None):
+            raise UserError(
+                f"{into} belongs to the classifier {model}, whose folder never holds photos. Give "
+                "another folder."
             )
         self.inbox, self.into, self.sure, self.quiet = source, into, sure, quiet
         self.target = SortFolder(target, source, copy, move)

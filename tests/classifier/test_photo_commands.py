@@ -375,6 +375,16 @@ def test_history_says_what_was_undone(cli: Any, trees: Path) -> None:
     assert f"Undone, but kept: 4; hashprompt undo {trees} --to 4" in outcome.out
 
 
+def test_history_says_that_an_instant_learn_was_undone(
+    cli: Any, trees: Path, tmp_path: Path
+) -> None:
+    more = write_photos(tmp_path / "autumn", ("fig",))
+    assert cli("learn", trees, more, "--instant", "--no-report", "--quiet").code == 0
+    assert cli("undo", trees).code == 0
+    outcome = cli("history", trees)
+    assert f"Undone, but kept: 5; hashprompt undo {trees} --to 5" in outcome.out
+
+
 def test_history_tells_of_damaged_versions(cli: Any, trees: Path) -> None:
     (trees / "versions" / "0002" / "version.json").write_text("{")
     outcome = cli("history", trees)

@@ -166,6 +166,21 @@ def line_of_descent(rows: list[dict[str, Any]]) -> set[int]:
     return line
 
 
+def undone_versions(rows: list[dict[str, Any]]) -> list[int]:
+    """Of a history without damaged versions: those beside the line that somebody went back from.
+
+    A first look that training went beyond was never undone.
+    """
+    line = line_of_descent(rows)
+    trained = {(row["parent"], row["source"]) for row in rows if not row["is_look"]}
+    return [
+        row["version"]
+        for row in rows
+        if row["version"] not in line
+        and not (row["is_look"] and (row["parent"], row["source"]) in trained)
+    ]
+
+
 def difference(store: Store, old: Version, new: Version) -> dict[str, Any]:
     """What differs between two versions; accuracies in percent, None where nothing was tested."""
     before, after = _percentages(old), _percentages(new)

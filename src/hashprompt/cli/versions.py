@@ -27,7 +27,7 @@ class Format(str, Enum):  # noqa: UP042
 
 def history(model: Model, as_json: AsJson = False) -> None:
     """List the versions: what was learned when, accuracy, classes, size."""
-    from hashprompt.classifier.changes import line_of_descent
+    from hashprompt.classifier.changes import line_of_descent, undone_versions
 
     rows = existing(model).history()
     if as_json:
@@ -55,10 +55,7 @@ def history(model: Model, as_json: AsJson = False) -> None:
             style="bold" if row["current"] else None if row["version"] in line else "dim",
         )
     console.print(table)
-    # A first look that training went beyond was never undone.
-    left = [row for row in rows if row["version"] not in line and not row["is_look"]]
-    undone = [row["version"] for row in left]
-    if undone:
+    if undone := undone_versions(rows):
         print_line(
             f"Undone, but kept: {_listed(undone)}; hashprompt undo {model} --to {undone[-1]}"
         )

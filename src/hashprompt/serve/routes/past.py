@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from hashprompt.classifier import ContinualClassifier
-from hashprompt.classifier.changes import history_of, line_of_descent, percent
+from hashprompt.classifier.changes import history_of, percent, undone_versions
 from hashprompt.errors import UserError
 from hashprompt.serve.models import (
     ChangedOut,
@@ -35,17 +35,11 @@ REPORT_HEADERS = {
 def history(service: ServiceOf) -> dict[str, Any]:
     """All versions, the oldest first."""
     rows = history_of(service.store)
-    sound = [row for row in rows if not row["damaged"]]
-    line = line_of_descent(sound)
-    trained = {(row["parent"], row["source"]) for row in sound if not row["is_look"]}
-    versions = []
-    for row in rows:
-        if row["damaged"]:
-            versions.append(_damaged(row))
-            continue
-        # A first look that training went beyond was never undone.
-        is_beside = row["is_look"] and (row["parent"], row["source"]) in trained
-        versions.append({**_shown(row), "undone": row["version"] not in line and not is_beside})
+    undone = undone_versions([row for row in rows if not row["damaged"]])
+    versions = [
+        _damaged(row) if row["damaged"] else {**_shown(row), "undone": row["version"] in undone}
+        for row in rows
+    ]
     return {"version": service.version(), "versions": versions}
 
 

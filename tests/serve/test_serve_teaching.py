@@ -1,5 +1,6 @@
 """Teach in all forms, follow the job, see what changed, take it back."""
 
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -171,11 +172,27 @@ def test_taught_photos_are_kept_in_class_folders_if_wanted(
     assert job["state"] == "done"
     found = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
     assert sorted(path.read_bytes() for path in found) == sorted(contents)
-    assert {path.parent for path in found} == {tmp_path / "kept" / "_._date"}
+    (folder,) = (tmp_path / "kept").iterdir()
+    assert {path.parent for path in found} == {folder}
+    assert re.fullmatch("_._date-[0-9a-f]{8}", folder.name)
     assert {path.suffix for path in found} == {".png"}
     # So that held-out ones can be asked again.
     more = ended(client, client.post("/api/teach", files=lesson(4), data={"label": "elm"}))
     assert "gone" not in more["message"]
+
+
+def test_kept_photos_of_two_classes_are_never_mixed(
+    serve: Serve, zoo: Path, tmp_path: Path
+) -> None:
+    """Folders of both names would be called a_b."""
+    client = serve(zoo, photos=tmp_path / "kept")
+    for label, name in ((3, "a/b"), (4, "a_b"), (5, "a:b")):
+        ended(client, client.post("/api/teach", files=lesson(label), data={"label": name}))
+    folders = {path.name: path for path in (tmp_path / "kept").iterdir()}
+    assert len(folders) == 3
+    assert all(len(list(path.iterdir())) == 6 for path in folders.values())
+    kept = {path.read_bytes() for path in folders["a_b"].iterdir()}
+    assert kept == {content for _, (_, content, _) in lesson(4)}
 
 
 def test_without_a_folder_for_photos_held_out_ones_are_gone(serve: Serve, zoo: Path) -> None:

@@ -1,5 +1,6 @@
 """Taught photos that the user wants to keep (`--photos`), in class folders."""
 
+import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -30,8 +31,18 @@ def kept_paths(folder: Path, lesson: Lesson, names: dict[str, str]) -> dict[str,
     for photo, label in lesson.photos:
         source = inside(lesson.folder, *photo.path.split("/"))
         name = file_digest(source).hex()[:32] + _suffix(photo)
-        paths[photo.path] = str(inside(folder.resolve(), *folder_names([names[label]]), name))
+        paths[photo.path] = str(inside(folder.resolve(), class_folder(names[label]), name))
     return paths
+
+
+def class_folder(name: str) -> str:
+    """The name of a class, if file systems take it; else with a mark that no other class has.
+
+    It follows from the name alone, so photos of a class lie together whatever else is known.
+    """
+    (folder,) = folder_names([name])
+    mark = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return folder if folder == name else f"{folder}-{mark}"
 
 
 def new_ones(kept: Mapping[str, str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from hashprompt.cli.classifiers import AsJson, Model, Rename, asking, existing, 
 from hashprompt.cli.printing import console, print_json, print_line, print_warning
 from hashprompt.errors import UserError
 from hashprompt.terminal import Column, PlainTable
+from hashprompt.texts import counted
 
 if TYPE_CHECKING:
     from hashprompt.classifier.outcomes import Edited
@@ -79,9 +80,9 @@ def undo(
     store = Store(model.expanduser())
     left = store.current()
     version = store.go_to(to)
-    known = len(version.info["classes"])
+    known = counted(len(version.info["classes"]), "class", "classes")
     what = version.info.get("edit") or f"learned {version.info['source']}"
-    print_line(f"{model} is version {version.number} now ({what}, knows {known} classes).")
+    print_line(f"{model} is version {version.number} now ({what}, knows {known}).")
     if left != version.number:
         print_line(f"Version {left} is kept: hashprompt undo {model} --to {left}")
 
@@ -165,7 +166,7 @@ def diff(
     if table.rows:
         console.print(table)
     if same:
-        print_line(f"{same} classes are the same.")
+        print_line("1 class is the same." if same == 1 else f"{same} classes are the same.")
     print_line(
         f"Classes: {len(added)} new, {len(removed)} gone. Size: "
         f"{_megabytes(found['bytes']['new'])} ({found['bytes']['change'] / 1e6:+.1f} MB). "

@@ -27,7 +27,7 @@ from hashprompt.serve.problems import Refusal
 from hashprompt.serve.request_log import log
 from hashprompt.serve.service import Service, ServiceOf
 from hashprompt.storage.files import inside, read_file
-from hashprompt.texts import visible
+from hashprompt.texts import counted, visible
 
 router = APIRouter(tags=["history"])
 # A report is one file with its style and pictures inside, and nothing that runs.
@@ -89,7 +89,8 @@ def undo(body: UndoIn, service: ServiceOf) -> dict[str, Any]:
     before = _class_of_photos(store) if photos else {}
     version = store.go_to(body.to)
     moved = moved_by_undo(photos, before, _class_of_photos(store)) if photos else {}
-    text = f"Version {version.number} answers now; it knows {len(version.info['classes'])} classes."
+    known = counted(len(version.info["classes"]), "class", "classes")
+    text = f"Version {version.number} answers now; it knows {known}."
     return {"version": version.number, "text": "\n".join([text, *_moved(moved)])}
 
 

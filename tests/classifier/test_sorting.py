@@ -552,6 +552,16 @@ def test_a_classifier_sorts_what_it_would_answer(
     assert put == said
 
 
+def test_a_classifier_is_not_loaded_if_all_is_there(
+    taught: ContinualClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbox = write_photos(tmp_path / "inbox", NAMES[:2], each=2)
+    taught.sort(inbox, tmp_path / "sorted", quiet=True)
+    monkeypatch.setattr(ContinualClassifier, "predictor", None)
+    again = taught.sort(inbox, tmp_path / "sorted", quiet=True)
+    assert "sorted: 4 there already." in again.text()
+
+
 def test_the_commands_sort_with_and_without_a_classifier(
     taught: ContinualClassifier, tmp_path: Path, cli: Any
 ) -> None:

@@ -418,12 +418,12 @@ class ContinualClassifier(SklearnManners):
         refuse_bad_question(unknown_threshold)
         current = self._store.current()
         sorter = Sorter(Path(inbox).expanduser(), Path(into).expanduser(), sure, copy, move, quiet)
-        return sorter.run(
-            lambda version: KnownClasses(self.predictor(version), unknown_threshold),
-            self._store.folder,
-            current,
-            unknown_threshold,
-        )
+
+        def open_answering(version: int | None) -> KnownClasses:
+            classes = self._store.version(version).info["classes"]
+            return KnownClasses(classes, lambda: self.predictor(version), unknown_threshold)
+
+        return sorter.run(open_answering, self._store.folder, current, unknown_threshold)
 
     # The past. -----------------------------------------------------------------------------
 

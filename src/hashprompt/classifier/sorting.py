@@ -26,12 +26,10 @@ from hashprompt.classifier.sort_journal import (
     folder_names,
 )
 from hashprompt.classifier.store import HEADER
-from hashprompt.data.checking.contact_sheet import photo_sheet
-from hashprompt.data.reading.folders import listed
 from hashprompt.data.reading.images import SUFFIXES, UnreadableImage, looks_like_image, read_image
 from hashprompt.errors import UserError
 from hashprompt.progress import photo_bar
-from hashprompt.storage.files import inside, write_atomically
+from hashprompt.storage.files import inside, listed, write_atomically
 from hashprompt.storage.lock import locked
 from hashprompt.texts import counted, visible
 
@@ -43,8 +41,11 @@ SHEET_SIDE = 192  # pixels to which they are reduced when they are read
 class Answering(Protocol):
     """What says something of photos: a version of a classifier, or a bare backbone."""
 
-    short_side: int
     classes: list[str]
+
+    @property
+    def short_side(self) -> int:
+        """To which photos are reduced that it is asked about."""
 
     def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, np.ndarray | None]]:
         """Answer of each image, and the plain feature (D,) of those that are unknown."""
@@ -279,6 +280,8 @@ class Sorter:
         return {folder: len(files[folder]) for folder in (*shown, alone)}
 
     def _write_sheet(self, folder: str, files: list[Path]) -> None:
+        from hashprompt.data.checking.contact_sheet import photo_sheet  # imports torch
+
         places = np.linspace(0, len(files) - 1, min(len(files), ON_SHEET)).astype(int)
         images = []
         for place in places.tolist():

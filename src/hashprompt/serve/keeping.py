@@ -9,7 +9,6 @@ from pathlib import Path
 
 from hashprompt.classifier.image_files import content_digest
 from hashprompt.classifier.sort_journal import folder_names
-from hashprompt.data.reading.folders import listed
 from hashprompt.data.reading.images import SUFFIXES, file_digest
 from hashprompt.errors import UserError
 from hashprompt.serve.uploads import Lesson, TaughtPhoto
@@ -18,6 +17,7 @@ from hashprompt.storage.files import (
     Target,
     in_words,
     inside,
+    listed,
     place_file,
     remove_ours,
 )

@@ -68,6 +68,11 @@ def markdown_text(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """`1 class`, `2 classes`."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
 def in_natural_order(names: Iterable[str]) -> tuple[str, ...]:
     """Sorted, with numbers by value: `task2` before `task10`."""
 

@@ -61,7 +61,7 @@ def test_forgotten_is_as_if_it_was_never_learned(make: Make, tmp_path: Path) -> 
     assert [p[:2] for p in found._store.photos(found._store.version()).values()] == [
         p[:2] for p in expected._store.photos(expected._store.version()).values()
     ]
-    assert "What stays: shared prompts" in edited.text()
+    assert "Nothing of it stays in this version" in edited.text()
     assert "forgot birch; it knows 2 now" in edited.text()
 
 
@@ -69,7 +69,8 @@ def test_nothing_of_a_forgotten_class_is_in_the_version(
     trees: ContinualClassifier, spring: Path
 ) -> None:
     before, old = state(trees)
-    trees.forget("ash", quiet=True)
+    edited = trees.forget("ash", quiet=True)
+    assert "What stays: shared prompts and the head's rows" in edited.text()
     info, tensors = state(trees)
     assert info["classes"] == ["birch", "cedar", "date", "elm"]
     assert info["batches"] == [[0, 1], [2, 3]]

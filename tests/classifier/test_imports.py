@@ -38,6 +38,11 @@ def test_history_undo_and_diff_wait_for_nothing_heavy() -> None:
     assert not imported_by("classifier.continual") & HEAVY
 
 
+@pytest.mark.parametrize("module", ["classifier.sorting", "classifier.looking"])
+def test_a_sort_of_what_is_there_already_waits_for_nothing_heavy(module: str) -> None:
+    assert not imported_by(module) & HEAVY
+
+
 def test_answers_need_no_plots_no_pages_and_no_several_devices() -> None:
     heavy = {"matplotlib", "lightning_fabric", "jinja2"}
     assert not imported_by("classifier.predictor") & heavy

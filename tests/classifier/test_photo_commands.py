@@ -375,6 +375,28 @@ def test_history_says_what_was_undone(cli: Any, trees: Path) -> None:
     assert f"Undone, but kept: 4; hashprompt undo {trees} --to 4" in outcome.out
 
 
+def test_one_is_told_as_one(cli: Any, tmp_path: Path) -> None:
+    one = write_photos(tmp_path / "one", ("ash",))
+    flags = ["--instant", "--backbone", "nano", "--no-report", "--quiet"]
+    planned = cli("learn", tmp_path / "m", one, *flags, "--plan").out
+    assert "Would learn one: 1 new class, from" in planned
+    assert ", 1 new class; it knows 1 now." in cli("learn", tmp_path / "m", one, *flags).out
+    two = write_photos(tmp_path / "two", ("ash", "birch"), each=6, seed=1)
+    told = cli("learn", tmp_path / "m", two, *flags).out
+    assert "1 new class and more photos of 1 known one;" in told
+    assert "knows 1 class)" in cli("undo", tmp_path / "m").out
+
+
+def test_history_says_that_an_instant_learn_was_undone(
+    cli: Any, trees: Path, tmp_path: Path
+) -> None:
+    more = write_photos(tmp_path / "autumn", ("fig",))
+    assert cli("learn", trees, more, "--instant", "--no-report", "--quiet").code == 0
+    assert cli("undo", trees).code == 0
+    outcome = cli("history", trees)
+    assert f"Undone, but kept: 5; hashprompt undo {trees} --to 5" in outcome.out
+
+
 def test_history_tells_of_damaged_versions(cli: Any, trees: Path) -> None:
     (trees / "versions" / "0002" / "version.json").write_text("{")
     outcome = cli("history", trees)

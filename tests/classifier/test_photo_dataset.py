@@ -138,7 +138,7 @@ def test_images_without_class_folders(plant: Plant) -> None:
     plant({"": [7]})
     dataset = build_dataset(plant({}))
     assert counted(dataset) == {"robin": (1, 1)}
-    assert any("beside the class folders and are ignored (7.png)" in note for note in dataset.notes)
+    assert "Ignored: 1 image lies beside the class folders (7.png)." in dataset.notes
 
 
 def test_a_list_in_a_csv_file(plant: Plant) -> None:
@@ -397,7 +397,7 @@ def test_a_photo_under_two_labels_is_in_neither(plant: Plant) -> None:
 def test_a_class_without_a_clear_photo_is_not_learned(plant: Plant) -> None:
     dataset = build_dataset(plant({"robin": [1, 2, 3], "wren": [1]}))
     assert counted(dataset) == {"robin": (1, 1)}
-    assert "No photo is left of 1 classes, not learned: wren." in dataset.notes
+    assert "No photo is left of 1 class, not learned: wren." in dataset.notes
 
 
 def test_three_examples_are_shown(plant: Plant) -> None:

@@ -126,6 +126,24 @@ def test_each_group_has_a_sheet_of_its_photos(inbox: Path, tmp_path: Path) -> No
         assert sheet.getpixel((6 + 3 * 166 + 80, 52 + 166 + 80)) > (240, 240, 240)
 
 
+def test_what_was_done_is_told_without_what_was_not(inbox: Path, tmp_path: Path) -> None:
+    text = sort(inbox, tmp_path / "sorted", Path("zoo")).text()
+    assert "sorted: 5 into 2 classes, 1 unsure, 16 into 2 groups of likeness." in text
+    assert f"hashprompt learn zoo {tmp_path / 'sorted'}" in text
+    assert "since it cannot be read: 1 photo." in text
+    photo(tmp_path / "one/a1.png", 1)
+    assert "into 1 class." in sort(tmp_path / "one", tmp_path / "few").text()
+    for number in range(16):
+        photo(tmp_path / f"strange/{'xy'[number % 2]}{number}.png", number)
+    text = sort(tmp_path / "strange", tmp_path / "groups", None).text()
+    assert "into 0" not in text
+    assert "groups: 16 into 2 groups of likeness." in text
+    assert "hashprompt learn MODEL" in text
+    (tmp_path / "nothing").mkdir()
+    text = sort(tmp_path / "nothing", tmp_path / "empty").text()
+    assert text.startswith("Nothing to sort: there is no photo (.jpg, ")
+
+
 def test_copies_and_moves(inbox: Path, tmp_path: Path) -> None:
     before = contents(inbox)
     sort(inbox, tmp_path / "copies", copy=True)
@@ -413,6 +431,16 @@ def test_bad_folders_are_refused(inbox: Path, tmp_path: Path) -> None:
     assert len(contents(inbox)) == 23
 
 
+@pytest.mark.parametrize("folder", ["zoo", "zoo/versions/new"])
+def test_photos_are_not_sorted_into_a_classifier(inbox: Path, tmp_path: Path, folder: str) -> None:
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "classifier.json").write_text("{}")
+    for model in (tmp_path / "zoo", None):
+        with pytest.raises(UserError, match=r"belongs to the classifier .*/zoo, .*another folder"):
+            sort(inbox, tmp_path / folder, model)
+    assert [path.name for path in (tmp_path / "zoo").rglob("*")] == ["classifier.json"]
+
+
 def test_a_full_disk_loses_nothing(
     inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -436,7 +464,10 @@ def test_learn_leaves_out_what_has_no_name_yet(inbox: Path, tmp_path: Path) -> N
     sort(inbox, tmp_path / "sorted")
     (tmp_path / "sorted/unknown-02").rename(tmp_path / "sorted/yew")
     (tmp_path / "sorted/unsure/u1.png").rename(tmp_path / "sorted/birch/u1.png")  # empty now
+    photo(tmp_path / "sorted/mine.png", 1)
     given = labelled_images(tmp_path / "sorted")
+    # Its own sheets lie there too, also of the group that has a name now.
+    assert any("1 image lies beside the class folders (mine.png)" in n for n in given.notes)
     assert sorted({entry.label for entry in given.entries}) == ["ash", "birch", "yew"]
     assert len(given.entries) == 3 + 3 + 7
     assert any("unknown-01" in note and "no classes yet" in note for note in given.notes)
@@ -519,6 +550,16 @@ def test_a_classifier_sorts_what_it_would_answer(
     put = {row["photo"]: row["put"].partition("/")[0] for row in rows}
     said = {Path(a.name).relative_to(inbox).as_posix(): a.label for a in answers}
     assert put == said
+
+
+def test_a_classifier_is_not_loaded_if_all_is_there(
+    taught: ContinualClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbox = write_photos(tmp_path / "inbox", NAMES[:2], each=2)
+    taught.sort(inbox, tmp_path / "sorted", quiet=True)
+    monkeypatch.setattr(ContinualClassifier, "predictor", None)
+    again = taught.sort(inbox, tmp_path / "sorted", quiet=True)
+    assert "sorted: 4 there already." in again.text()
 
 
 def test_the_commands_sort_with_and_without_a_classifier(

@@ -1,5 +1,6 @@
 """Teach in all forms, follow the job, see what changed, take it back."""
 
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from serving import (
 )
 
 from hashprompt import ContinualClassifier
+from hashprompt.classifier.store import Store
 from hashprompt.serve import uploads
 from hashprompt.serve.settings import Limits
 
@@ -171,11 +173,96 @@ def test_taught_photos_are_kept_in_class_folders_if_wanted(
     assert job["state"] == "done"
     found = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
     assert sorted(path.read_bytes() for path in found) == sorted(contents)
-    assert {path.parent for path in found} == {tmp_path / "kept" / "_._date"}
+    (folder,) = (tmp_path / "kept").iterdir()
+    assert {path.parent for path in found} == {folder}
+    assert re.fullmatch("_._date-[0-9a-f]{8}", folder.name)
     assert {path.suffix for path in found} == {".png"}
     # So that held-out ones can be asked again.
     more = ended(client, client.post("/api/teach", files=lesson(4), data={"label": "elm"}))
     assert "gone" not in more["message"]
+
+
+def test_kept_photos_of_two_classes_are_never_mixed(
+    serve: Serve, zoo: Path, tmp_path: Path
+) -> None:
+    """Folders of both names would be called a_b."""
+    client = serve(zoo, photos=tmp_path / "kept")
+    for label, name in ((3, "a/b"), (4, "a_b"), (5, "a:b")):
+        ended(client, client.post("/api/teach", files=lesson(label), data={"label": name}))
+    folders = {path.name: path for path in (tmp_path / "kept").iterdir()}
+    assert len(folders) == 3
+    assert all(len(list(path.iterdir())) == 6 for path in folders.values())
+    kept = {path.read_bytes() for path in folders["a_b"].iterdir()}
+    assert kept == {content for _, (_, content, _) in lesson(4)}
+
+
+def post(client: TestClient, path: str, **body: object) -> str:
+    answer = client.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["text"])
+
+
+def classes_in(folder: Path) -> dict[str, int]:
+    return {path.name: len(list(path.iterdir())) for path in folder.iterdir()}
+
+
+def held_out(zoo: Path) -> list[Path]:
+    """Where held-out photos of the version that answers lie, of those that the server learned."""
+    store = Store(zoo)
+    rows = store.photos(store.version()).values()
+    return [Path(path) for _, _, path, _ in rows if "/kept/" in path]
+
+
+def test_kept_photos_follow_edits_and_undo(serve: Serve, zoo: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    client = serve(zoo, photos=kept)
+    for label, name in ((3, "date"), (4, "elm"), (5, "fig")):
+        ended(client, client.post("/api/teach", files=lesson(label), data={"label": name}))
+    version = client.get("/api/state").json()["version"]
+    post(client, "/api/classes/rename", old="date", new=" palm ")
+    assert classes_in(kept) == {"palm": 6, "elm": 6, "fig": 6}
+    assert len(held_out(zoo)) == 3
+    assert all(path.exists() for path in held_out(zoo))
+    post(client, "/api/classes/merge", classes=["elm", "palm"], into="elm")
+    assert classes_in(kept) == {"elm": 12, "fig": 6}
+    assert all(path.exists() for path in held_out(zoo))
+    # Learned again they are what they are known as.
+    found = ContinualClassifier(tmp_path / "again", "nano").plan(kept, effort="instant")
+    assert set(found.new_classes) == {"elm", "fig"}
+    post(client, "/api/undo", to=version)
+    assert classes_in(kept) == {"date": 6, "elm": 6, "fig": 6}
+    assert all(path.exists() for path in held_out(zoo))
+    post(client, "/api/undo", to=version + 2)
+    assert classes_in(kept) == {"elm": 12, "fig": 6}
+
+
+def test_kept_photos_of_a_forgotten_class_are_removed_but_nobody_elses(
+    serve: Serve, zoo: Path, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    client = serve(zoo, photos=kept)
+    for label, name in ((3, "date"), (4, "elm")):
+        ended(client, client.post("/api/teach", files=lesson(label), data={"label": name}))
+    mine = kept / "date" / f"{'a' * 32}.png"  # called as ours are, but not by its content
+    mine.write_bytes(png(3))
+    text = post(client, "/api/classes/forget", name="date")
+    assert "Photos of it that were kept, and are removed: 6." in text
+    assert list((kept / "date").iterdir()) == [mine]
+    assert "removed: 6." in post(client, "/api/classes/forget", name="elm")
+    assert classes_in(kept) == {"date": 1}
+    assert "No photo of it was kept." in post(client, "/api/classes/forget", name="ash")
+
+
+def test_an_edit_is_done_also_where_kept_photos_cannot_follow(
+    serve: Serve, zoo: Path, tmp_path: Path
+) -> None:
+    client = serve(zoo, photos=tmp_path / "kept")
+    ended(client, client.post("/api/teach", files=lesson(3), data={"label": "date"}))
+    (tmp_path / "kept" / "palm").write_text("no folder")
+    text = post(client, "/api/classes/rename", old="date", new="palm")
+    assert "lie where they were" in text
+    assert str(tmp_path) not in text
+    assert len(list((tmp_path / "kept" / "date").iterdir())) == 6
 
 
 def test_without_a_folder_for_photos_held_out_ones_are_gone(serve: Serve, zoo: Path) -> None:
@@ -198,7 +285,7 @@ def test_classes_are_listed_renamed_merged_and_forgotten(serve: Serve, zoo: Path
     body = {"classes": ["oak", "birch"], "into": "tree"}
     assert client.post("/api/classes/merge", json=body).json()["version"] == 3
     forgotten = client.post("/api/classes/forget", json={"name": "cedar"}).json()
-    assert "What stays" in forgotten["text"]
+    assert "Nothing of it stays in this version" in forgotten["text"]  # nothing was trained
     assert [r["name"] for r in client.get("/api/classes").json()["classes"]] == ["tree"]
     kinds = [row["kind"] for row in client.get("/api/history").json()["versions"]]
     assert kinds == ["look", "edit", "edit", "edit"]

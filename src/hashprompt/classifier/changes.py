@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hashprompt.classifier.store import Store, Version
-from hashprompt.texts import visible
+from hashprompt.texts import counted, visible
 
 SHOWN = 5
 
@@ -101,15 +101,17 @@ class Changes:
         rows, told = self.classes(), self.summary()
         new, again = told["new_classes"], told["known_classes"]
         what = f"{'looked at' if told['is_look'] else 'learned'} {told['source']} in "
-        what += f"{told['seconds']:.0f} s, {len(new)} new classes"
-        what += f" and more photos of {len(again)} known ones" if again else ""
+        what += f"{told['seconds']:.0f} s, {counted(len(new), 'new class', 'new classes')}"
+        if again:
+            what += f" and more photos of {counted(len(again), 'known one', 'known ones')}"
         lines = [
             f"Version {told['version']}: {told['edit'] or what}; it knows {told['classes']} now."
         ]
         if told["accuracy"] is None:
             lines.append("Not tested: there are no held-out photos.")
         else:
-            lines.append(f"Right on {told['accuracy']:.1f} % of {told['tested']} held-out photos.")
+            tested = counted(told["tested"], "held-out photo", "held-out photos")
+            lines.append(f"Right on {told['accuracy']:.1f} % of {tested}.")
         old = {row.name for row in rows if not row.is_new}
         before = self.accuracy("before")
         if old and before is not None:
@@ -164,6 +166,21 @@ def line_of_descent(rows: list[dict[str, Any]]) -> set[int]:
         line.add(number)
         number = parents.get(number)
     return line
+
+
+def undone_versions(rows: list[dict[str, Any]]) -> list[int]:
+    """Of a history without damaged versions: those beside the line that somebody went back from.
+
+    A first look that training went beyond was never undone.
+    """
+    line = line_of_descent(rows)
+    trained = {(row["parent"], row["source"]) for row in rows if not row["is_look"]}
+    return [
+        row["version"]
+        for row in rows
+        if row["version"] not in line
+        and not (row["is_look"] and (row["parent"], row["source"]) in trained)
+    ]
 
 
 def difference(store: Store, old: Version, new: Version) -> dict[str, Any]:

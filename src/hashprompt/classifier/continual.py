@@ -226,17 +226,30 @@ class ContinualClassifier(SklearnManners):
 
     # Editing. ------------------------------------------------------------------------------
 
-    def rename(self, old: str, new: str) -> Edited:
-        """Give a class another name, as a new version."""
-        return self._edit(lambda classes: rename_edit(classes, old, new))
+    def rename(self, old: str, new: str, moved: Mapping[str, str] | None = None) -> Edited:
+        """Give a class another name, as a new version.
 
-    def merge(self, classes: Sequence[str], into: str, quiet: bool = False) -> Edited:
+        Args:
+            moved: held-out photos that you move to the folder of the new name, old path to new.
+        """
+        return self._edit(lambda classes: rename_edit(classes, old, new), moved=moved)
+
+    def merge(
+        self,
+        classes: Sequence[str],
+        into: str,
+        quiet: bool = False,
+        moved: Mapping[str, str] | None = None,
+    ) -> Edited:
         """Make one class of several, as a new version.
 
         Gaussians that they have of the same learn are pooled by their numbers of photos; those of
         different learns stay beside each other.
+
+        Args:
+            moved: as of `rename`.
         """
-        return self._edit(lambda known: merge_edit(known, classes, into), quiet)
+        return self._edit(lambda known: merge_edit(known, classes, into), quiet, moved)
 
     def forget(
         self,
@@ -265,23 +278,38 @@ class ContinualClassifier(SklearnManners):
             edited = self._learn_without(name, retrain, rename, quiet)
             gone = f"Nothing of {name} is in this version: it was learned from nothing, without it."
             return replace(edited, stays=(gone, earlier))
-        stays = (
+        gone = (
             f"Gone from this version: the Gaussians of {name}, its rows and the records of its "
-            "photos.",
-            "What stays: shared prompts, and the head's rows of other classes, were trained beside "
-            "it. To be rid of that too, learn the photos you still have from nothing (retrain=…, "
-            "`--retrain PHOTOS`).",
-            earlier,
+            "photos."
         )
+        forget_edit(self._store.version().info["classes"], name)  # refuses what cannot be forgotten
+        trained = self._trained_beside()  # first: of a learn that goes nothing tells afterwards
         edited = self._edit(lambda classes: forget_edit(classes, name), quiet)
-        return replace(edited, stays=stays)
+        return replace(edited, stays=(gone, trained, earlier))
 
-    def _edit(self, make: Callable[[list[str]], Edit], quiet: bool = True) -> Edited:
+    def _trained_beside(self) -> str:
+        """What a version still has of a class that was forgotten."""
+        from hashprompt.classifier.editor import trained_parts
+
+        parts = trained_parts(self._store, self._planner().config())
+        if not parts:
+            return "Nothing of it stays in this version: nothing was trained beside it."
+        return (
+            f"What stays: {' and '.join(parts)} were trained beside it. To be rid of that too, "
+            "learn the photos you still have from nothing (retrain=…, `--retrain PHOTOS`)."
+        )
+
+    def _edit(
+        self,
+        make: Callable[[list[str]], Edit],
+        quiet: bool = True,
+        moved: Mapping[str, str] | None = None,
+    ) -> Edited:
         from hashprompt.classifier.editor import apply_edit
 
         with self._changing_classes() as before:
             edit = make(before.info["classes"])
-            version = apply_edit(self._store, self._planner().config(), edit, quiet)
+            version = apply_edit(self._store, self._planner().config(), edit, quiet, moved)
             return Edited(version.number, changes_of(self._store, before, version))
 
     def _learn_without(
@@ -390,12 +418,12 @@ class ContinualClassifier(SklearnManners):
         refuse_bad_question(unknown_threshold)
         current = self._store.current()
         sorter = Sorter(Path(inbox).expanduser(), Path(into).expanduser(), sure, copy, move, quiet)
-        return sorter.run(
-            lambda version: KnownClasses(self.predictor(version), unknown_threshold),
-            self._store.folder,
-            current,
-            unknown_threshold,
-        )
+
+        def open_answering(version: int | None) -> KnownClasses:
+            classes = self._store.version(version).info["classes"]
+            return KnownClasses(classes, lambda: self.predictor(version), unknown_threshold)
+
+        return sorter.run(open_answering, self._store.folder, current, unknown_threshold)
 
     # The past. -----------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from hashprompt.backbone.names import cached_models
 from hashprompt.backbone.preprocessing import LoadedBackbone
 from hashprompt.classifier.learn_job import Effort
 from hashprompt.errors import UserError
-from hashprompt.texts import visible
+from hashprompt.texts import counted, visible
 
 # Steps of training that a learn aims at, and the most epochs; on 60 photos a class at ViT-Ti 75
 # steps were enough for prompts to pay (docs/results/real.md).
@@ -111,7 +111,9 @@ class LearnPlan:
         return self.seconds[LOOKING]
 
     def text(self, doing: str = "Would learn") -> str:
-        known = f", {len(self.known_classes)} known ones again" if self.known_classes else ""
+        known, held_out = len(self.known_classes), self.held_out
+        new = counted(len(self.new_classes), "new class", "new classes")
+        again = f", {counted(known, 'known one', 'known ones')} again" if known else ""
         split = ", ".join(f"{name} {in_words(value)}" for name, value in self.seconds.items())
         how, rest = "no training", ""
         if self.epochs:
@@ -120,8 +122,9 @@ class LearnPlan:
         return "\n".join(
             visible(line)
             for line in [
-                f"{doing} {self.source}: {len(self.new_classes)} new classes{known}, from "
-                f"{self.training:,} photos; {self.held_out:,} are held out for testing.",
+                f"{doing} {self.source}: {new}{again}, from "
+                f"{counted(self.training, 'photo', 'photos')}; "
+                f"{held_out:,} {'is' if held_out == 1 else 'are'} held out for testing.",
                 f"Backbone {self.backbone} at {self.image_size} px, {how}.",
                 f"It answers after about {in_words(self.first_answer)}{rest}.",
                 *self.notes,

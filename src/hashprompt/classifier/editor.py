@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -33,11 +34,20 @@ from hashprompt.progress import ProgressBars
 FORGOTTEN = -1  # what a photo was taken for that was taken for a forgotten class: it was wrong
 
 
-def apply_edit(store: Store, config: ClassifierConfig, edit: Edit, quiet: bool) -> Version:
+def apply_edit(
+    store: Store,
+    config: ClassifierConfig,
+    edit: Edit,
+    quiet: bool,
+    moved: Mapping[str, str] | None = None,
+) -> Version:
     """Make the edited version of the current one, and commit it.
 
     Held-out photos that still lie where they were are asked anew, so that temperature, the scale
     of `unknown` and accuracies are those of the classes there are now.
+
+    Args:
+        moved: where held-out photos lie from now on that lie elsewhere still, from path to path.
     """
     started = time.perf_counter()
     version = store.version()
@@ -57,8 +67,20 @@ def apply_edit(store: Store, config: ClassifierConfig, edit: Edit, quiet: bool) 
         tensors = method.state_dict()
         info |= {"usage": method.usage(), "sizes": method.sizes()}
         info |= _test(trainer, config, edit, store.photos(version), records, info)
+    for row in records.values():
+        row[2] = (moved or {}).get(row[2], row[2])
     info["total_seconds"] = round(time.perf_counter() - started, 2)
     return store.commit(config.header(), info, tensors, records)
+
+
+def trained_parts(store: Store, config: ClassifierConfig) -> list[str]:
+    """What of the current version was trained on several classes at once, in words."""
+    method = config.make_method({"epochs": 0})
+    load_grown(method, store.tensors(store.version()))
+    has_prompts = method.has_prompts and not method.plain_tasks().all()
+    has_head = has_prompts or bool(method.head_alignment())
+    prompts, head = ["shared prompts"], ["the head's rows of other classes"]
+    return prompts * has_prompts + head * has_head
 
 
 def _trainer(store: Store, config: ClassifierConfig, quiet: bool) -> Trainer:

@@ -18,6 +18,7 @@ from hashprompt.data.reading.entries import Entry
 from hashprompt.data.reading.folders import Tree, images_in, subfolders
 from hashprompt.data.reading.lists import listed_entries
 from hashprompt.errors import UserError
+from hashprompt.texts import counted
 
 EXPECTED = (
     "Expected a folder of class folders, a .csv file, a Dataset of (image, label), or images and "
@@ -82,12 +83,14 @@ def _from_folder(folder: Path) -> LabelledImages:
     notes = tree.notes()
     if waiting := [name for name in no_classes if (folder / name).is_dir()]:
         notes.append(
-            f"{len(waiting)} folders of a sort that are no classes yet are left out "
+            f"Left out are folders of a sort that are no classes yet: {len(waiting)} "
             f"({shorten(waiting)}). Give a folder the name of a class to learn it."
         )
-    if loose:
-        shown = shorten([path.name for path in loose])
-        notes.append(f"{len(loose)} images lie beside the class folders and are ignored ({shown}).")
+    # A sort puts a sheet beside each group, which may have the name of a class since.
+    sheets = {f"{name}.jpg" for name in no_classes}
+    if strays := [path.name for path in loose if path.name not in sheets]:
+        told = counted(len(strays), "image lies", "images lie")
+        notes.append(f"Ignored: {told} beside the class folders ({shorten(strays)}).")
     return LabelledImages(folder.resolve().name, tree.entries, notes=notes)
 
 

@@ -1,31 +1,45 @@
-"""What answers about photos to be sorted: a version of a classifier, or a backbone alone."""
+"""What answers about photos to be sorted: a version of a classifier, or a backbone alone.
 
-from collections.abc import Iterable, Iterator
+Importing this module imports no torch.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hashprompt.backbone.weights import load_backbone
 from hashprompt.classifier.answers import Answer
-from hashprompt.classifier.config import ClassifierConfig
-from hashprompt.classifier.defaults import choose_backbone
 from hashprompt.classifier.predict_inputs import InputImage
-from hashprompt.classifier.predictor import Predictor
+
+if TYPE_CHECKING:
+    from hashprompt.classifier.predictor import Predictor
 
 BATCH = 32
 
 
 class KnownClasses:
-    """The answers of one version.
+    """The answers of one version, which is loaded once there is a photo to ask about.
 
     Args:
+        classes: that it knows.
+        load: it.
         threshold: a photo whose `unknown` is higher is unknown.
     """
 
-    def __init__(self, predictor: Predictor, threshold: float) -> None:
-        self.predictor, self.threshold = predictor, threshold
-        self.short_side = predictor.config.short_side
-        self.classes: list[str] = predictor.info["classes"]
+    def __init__(
+        self, classes: list[str], load: "Callable[[], Predictor]", threshold: float
+    ) -> None:
+        self.classes, self._load, self.threshold = classes, load, threshold
+
+    @cached_property
+    def predictor(self) -> "Predictor":
+        return self._load()
+
+    @property
+    def short_side(self) -> int:
+        return self.predictor.config.short_side
 
     def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, np.ndarray | None]]:
         return self.predictor.stream(
@@ -42,6 +56,10 @@ class NoClasses:
     """
 
     def __init__(self, backbone: str | None, image_size: int | None = None) -> None:
+        from hashprompt.backbone.weights import load_backbone
+        from hashprompt.classifier.config import ClassifierConfig
+        from hashprompt.classifier.defaults import choose_backbone
+
         self.classes: list[str] = []
         loaded = load_backbone(backbone or choose_backbone(), image_size)
         self.config = ClassifierConfig.new(loaded, "hash", {}, 0)

@@ -17,8 +17,9 @@ from hashprompt.classifier.learn_figures import (
     thumbnail,
 )
 from hashprompt.report.figures import render
-from hashprompt.report.pages import PageFigure, counted, percent, render_template
+from hashprompt.report.pages import PageFigure, percent, render_template
 from hashprompt.storage.files import Target, write_atomically
+from hashprompt.texts import counted
 
 MOST_PHOTOS = 24
 USAGE_CAPTION = (

@@ -18,6 +18,7 @@ from hashprompt.data.reading.options import ReadOptions
 from hashprompt.data.reading.threads import in_threads
 from hashprompt.errors import UserError
 from hashprompt.progress import reading_bar
+from hashprompt.texts import counted
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def build_dataset(
     notes = [*inputs.notes, *repeat_notes, *reading_notes, *class_notes]
     found = {photo.label for photo in rows}
     if lost := sorted(set(names.values()).difference(known, found, [without])):
-        notes.append(f"No photo is left of {len(lost)} classes, not learned: {shorten(lost)}.")
+        classes = counted(len(lost), "class", "classes")
+        notes.append(f"No photo is left of {classes}, not learned: {shorten(lost)}.")
     rows = [rows[index] for index in kept]
     if not any(photo.part == "train" for photo in rows):
         raise UserError(" ".join([f"Nothing new to learn from {inputs.name}.", *notes]))

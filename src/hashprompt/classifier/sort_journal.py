@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from hashprompt.classifier.image_files import content_digest
-from hashprompt.data.reading.folders import listed
 from hashprompt.data.reading.images import file_digest
 from hashprompt.errors import UserError
 from hashprompt.schemas.classifier import SortedFolder, SortJob
@@ -36,6 +35,7 @@ from hashprompt.storage.files import (
     create_file,
     in_words,
     inside,
+    listed,
     open_file,
     place_file,
     remove_file,

@@ -25,14 +25,13 @@ from hashprompt.classifier.sort_journal import (
     encode_feature,
     folder_names,
 )
-from hashprompt.data.checking.contact_sheet import photo_sheet
-from hashprompt.data.reading.folders import listed
-from hashprompt.data.reading.images import UnreadableImage, looks_like_image, read_image
+from hashprompt.classifier.store import HEADER
+from hashprompt.data.reading.images import SUFFIXES, UnreadableImage, looks_like_image, read_image
 from hashprompt.errors import UserError
 from hashprompt.progress import photo_bar
-from hashprompt.storage.files import inside, write_atomically
+from hashprompt.storage.files import inside, listed, write_atomically
 from hashprompt.storage.lock import locked
-from hashprompt.texts import visible
+from hashprompt.texts import counted, visible
 
 AT_ONCE = 256  # photos whose names and answers are in memory
 ON_SHEET = 30  # photos that a contact sheet shows
@@ -42,8 +41,11 @@ SHEET_SIDE = 192  # pixels to which they are reduced when they are read
 class Answering(Protocol):
     """What says something of photos: a version of a classifier, or a bare backbone."""
 
-    short_side: int
     classes: list[str]
+
+    @property
+    def short_side(self) -> int:
+        """To which photos are reduced that it is asked about."""
 
     def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, np.ndarray | None]]:
         """Answer of each image, and the plain feature (D,) of those that are unknown."""
@@ -63,31 +65,46 @@ class Sorted:
     table: Path
     notes: tuple[str, ...] = ()
     there: int = 0  # before, and left where they are
+    model: Path | None = None  # the classifier that was asked
 
     def text(self) -> str:
-        told = [f"{sum(self.classes.values()):,} into {len(self.classes)} classes"]
+        told = []
+        if self.classes:
+            known = sum(self.classes.values())
+            told.append(f"{known:,} into {counted(len(self.classes), 'class', 'classes')}")
         if self.unsure:
             told.append(f"{self.unsure:,} unsure")
         if self.groups:
             grouped = sum(self.groups.values())
-            told.append(f"{grouped:,} into {len(self.groups)} groups of likeness")
+            groups = counted(len(self.groups), "group of likeness", "groups of likeness")
+            told.append(f"{grouped:,} into {groups}")
         if self.alone:
             told.append(f"{self.alone:,} like no others")
         if self.there:
             told.append(f"{self.there:,} there already")
-        lines = [f"Sorted into {self.folder}: {', '.join(told)}.", f"All decisions: {self.table}"]
+        if told:
+            lines = [f"Sorted into {self.folder}: {', '.join(told)}."]
+        elif self.unreadable:
+            lines = [f"Nothing is sorted into {self.folder}."]
+        else:
+            kinds = ", ".join(SUFFIXES[:4])
+            lines = [f"Nothing to sort: there is no photo ({kinds} …) in the inbox."]
+        lines.append(f"All decisions: {self.table}")
         if self.groups:
             lines.append(
                 "Look at the sheet beside each group (.jpg), give its folder the name of a class, "
-                f"put right what is wrong, then: hashprompt learn MODEL {self.folder}"
+                "put right what is wrong, then: "
+                f"hashprompt learn {self.model or 'MODEL'} {self.folder}"
             )
         lines += [*self.notes, *(f"{name}: {reason}" for name, reason in self.errors)]
         if self.unreadable:
-            lines.append(f"{self.unreadable:,} photos cannot be read and stay where they are.")
+            left = counted(self.unreadable, "photo", "photos")
+            lines.append(f"Left in the inbox, since it cannot be read: {left}.")
         return "\n".join(map(visible, lines))
 
     def to_dict(self) -> dict[str, Any]:
-        paths = {"folder": str(self.folder), "table": str(self.table)}
+        model = None if self.model is None else str(self.model)
+        paths = {"folder": str(self.folder), "table": str(self.table), "model": model}
         return {**self.__dict__, **paths}
 
 
@@ -118,6 +135,11 @@ class Sorter:
             raise UserError(
                 f"{inbox} lies in {into}, so every photo would be there twice. Move the photos "
                 "(move=True, `--move`), or give another folder."
+            )
+        if model := next((f for f in (target, *target.parents) if (f / HEADER).exists()), None):
+            raise UserError(
+                f"{into} belongs to the classifier {model}, whose folder never holds photos. Give "
+                "another folder."
             )
         self.inbox, self.into, self.sure, self.quiet = source, into, sure, quiet
         self.target = SortFolder(target, source, copy, move)
@@ -164,7 +186,7 @@ class Sorter:
                 self._decide(answering, folders, unsure, present)
             names = _group_names(group, int(job["first_group"]), named)
             groups = self._group(names, alone, present)
-            return self._finish(folders, unsure, alone, groups)
+            return replace(self._finish(folders, unsure, alone, groups), model=model)
 
     # The steps. ----------------------------------------------------------------------------
 
@@ -258,6 +280,8 @@ class Sorter:
         return {folder: len(files[folder]) for folder in (*shown, alone)}
 
     def _write_sheet(self, folder: str, files: list[Path]) -> None:
+        from hashprompt.data.checking.contact_sheet import photo_sheet  # imports torch
+
         places = np.linspace(0, len(files) - 1, min(len(files), ON_SHEET)).astype(int)
         images = []
         for place in places.tolist():

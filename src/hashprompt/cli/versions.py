@@ -13,6 +13,7 @@ from hashprompt.cli.classifiers import AsJson, Model, Rename, asking, existing, 
 from hashprompt.cli.printing import console, print_json, print_line, print_warning
 from hashprompt.errors import UserError
 from hashprompt.terminal import Column, PlainTable
+from hashprompt.texts import counted
 
 if TYPE_CHECKING:
     from hashprompt.classifier.outcomes import Edited
@@ -27,7 +28,7 @@ class Format(str, Enum):  # noqa: UP042
 
 def history(model: Model, as_json: AsJson = False) -> None:
     """List the versions: what was learned when, accuracy, classes, size."""
-    from hashprompt.classifier.changes import line_of_descent
+    from hashprompt.classifier.changes import line_of_descent, undone_versions
 
     rows = existing(model).history()
     if as_json:
@@ -55,10 +56,7 @@ def history(model: Model, as_json: AsJson = False) -> None:
             style="bold" if row["current"] else None if row["version"] in line else "dim",
         )
     console.print(table)
-    # A first look that training went beyond was never undone.
-    left = [row for row in rows if row["version"] not in line and not row["is_look"]]
-    undone = [row["version"] for row in left]
-    if undone:
+    if undone := undone_versions(rows):
         print_line(
             f"Undone, but kept: {_listed(undone)}; hashprompt undo {model} --to {undone[-1]}"
         )
@@ -82,9 +80,9 @@ def undo(
     store = Store(model.expanduser())
     left = store.current()
     version = store.go_to(to)
-    known = len(version.info["classes"])
+    known = counted(len(version.info["classes"]), "class", "classes")
     what = version.info.get("edit") or f"learned {version.info['source']}"
-    print_line(f"{model} is version {version.number} now ({what}, knows {known} classes).")
+    print_line(f"{model} is version {version.number} now ({what}, knows {known}).")
     if left != version.number:
         print_line(f"Version {left} is kept: hashprompt undo {model} --to {left}")
 
@@ -168,7 +166,7 @@ def diff(
     if table.rows:
         console.print(table)
     if same:
-        print_line(f"{same} classes are the same.")
+        print_line("1 class is the same." if same == 1 else f"{same} classes are the same.")
     print_line(
         f"Classes: {len(added)} new, {len(removed)} gone. Size: "
         f"{_megabytes(found['bytes']['new'])} ({found['bytes']['change'] / 1e6:+.1f} MB). "

@@ -5,7 +5,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hashprompt.texts import visible
+from hashprompt.texts import counted, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -67,7 +67,3 @@ def decimals(value: float | None, digits: int) -> str:
 
 def percent(value: float | None, digits: int = 0) -> str:
     return "–" if value is None else f"{value:.{digits}f} %"
-
-
-def counted(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"

@@ -114,6 +114,15 @@ def read_file(path: Path, most: int | None = None) -> bytes:
         ) from error
 
 
+def listed(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder, in the order of names."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise UserError(f"Cannot read the folder {folder}: {error.strerror or error}.") from error
+
+
 def memory_budget() -> int:
     """Bytes that one file may take in memory: half of what this machine has."""
     try:

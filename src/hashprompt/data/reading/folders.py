@@ -11,6 +11,7 @@ from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
 from hashprompt.data.reading.images import SUFFIXES, looks_like_image
 from hashprompt.data.reading.options import ReadOptions, Track, untracked
 from hashprompt.errors import UserError
+from hashprompt.storage.files import listed
 
 TEST_FOLDERS = ("test", "val", "valid", "validation")
 EXPECTED = {
@@ -92,15 +93,6 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # a link to itself
         return False
-
-
-def listed(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder, in the order of names."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:
-        raise UserError(f"Cannot read the folder {folder}: {error.strerror or error}.") from error
 
 
 def read_folders(

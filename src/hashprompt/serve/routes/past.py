@@ -1,14 +1,19 @@
 """History, undo, reports; and classes: rename, merge, forget."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from hashprompt.classifier import ContinualClassifier
-from hashprompt.classifier.changes import history_of, line_of_descent, percent
+from hashprompt.classifier.changes import history_of, percent, undone_versions
+from hashprompt.classifier.names import check_new_name
+from hashprompt.classifier.outcomes import Edited
+from hashprompt.classifier.store import Store
 from hashprompt.errors import UserError
+from hashprompt.serve.keeping import forget_photos, move_photos, moved_by_edit, moved_by_undo
 from hashprompt.serve.models import (
     ChangedOut,
     ClassesOut,
@@ -19,9 +24,10 @@ from hashprompt.serve.models import (
     UndoIn,
 )
 from hashprompt.serve.problems import Refusal
+from hashprompt.serve.request_log import log
 from hashprompt.serve.service import Service, ServiceOf
 from hashprompt.storage.files import inside, read_file
-from hashprompt.texts import visible
+from hashprompt.texts import counted, visible
 
 router = APIRouter(tags=["history"])
 # A report is one file with its style and pictures inside, and nothing that runs.
@@ -35,17 +41,11 @@ REPORT_HEADERS = {
 def history(service: ServiceOf) -> dict[str, Any]:
     """All versions, the oldest first."""
     rows = history_of(service.store)
-    sound = [row for row in rows if not row["damaged"]]
-    line = line_of_descent(sound)
-    trained = {(row["parent"], row["source"]) for row in sound if not row["is_look"]}
-    versions = []
-    for row in rows:
-        if row["damaged"]:
-            versions.append(_damaged(row))
-            continue
-        # A first look that training went beyond was never undone.
-        is_beside = row["is_look"] and (row["parent"], row["source"]) in trained
-        versions.append({**_shown(row), "undone": row["version"] not in line and not is_beside})
+    undone = undone_versions([row for row in rows if not row["damaged"]])
+    versions = [
+        _damaged(row) if row["damaged"] else {**_shown(row), "undone": row["version"] in undone}
+        for row in rows
+    ]
     return {"version": service.version(), "versions": versions}
 
 
@@ -85,9 +85,23 @@ def _listed(names: list[str], most: int = 8) -> str:
 def undo(body: UndoIn, service: ServiceOf) -> dict[str, Any]:
     """Back to the version before the last learn or edit, or to any other."""
     _refuse_while_learning(service)
-    version = service.store.go_to(body.to)
-    text = f"Version {version.number} answers now; it knows {len(version.info['classes'])} classes."
-    return {"version": version.number, "text": text}
+    store, photos = service.store, service.settings.photos
+    before = _class_of_photos(store) if photos else {}
+    version = store.go_to(body.to)
+    moved = moved_by_undo(photos, before, _class_of_photos(store)) if photos else {}
+    known = counted(len(version.info["classes"]), "class", "classes")
+    text = f"Version {version.number} answers now; it knows {known}."
+    return {"version": version.number, "text": "\n".join([text, *_moved(moved)])}
+
+
+def _class_of_photos(store: Store) -> dict[str, str]:
+    """By SHA-256; of a version that is damaged, which is what one goes back from, nothing."""
+    try:
+        version = store.version()
+        names = version.info["classes"]
+        return {digest: names[row[0]] for digest, row in store.photos(version).items()}
+    except UserError:
+        return {}
 
 
 @router.get("/api/reports/{version}", response_class=HTMLResponse)
@@ -132,27 +146,56 @@ def classes(service: ServiceOf) -> dict[str, Any]:
 @router.post("/api/classes/rename", response_model=ChangedOut, tags=["classes"])
 def rename(body: RenameIn, service: ServiceOf) -> dict[str, Any]:
     """Give a class another name."""
-    return _edited(service, lambda classifier: classifier.rename(body.old, body.new))
+    old, new = body.old, body.new
+
+    def edit(classifier: ContinualClassifier, moved: Mapping[str, str]) -> Edited:
+        return classifier.rename(old, new, moved)
+
+    return _edited(service, [old], new, edit)
 
 
 @router.post("/api/classes/merge", response_model=ChangedOut, tags=["classes"])
 def merge(body: MergeIn, service: ServiceOf) -> dict[str, Any]:
     """Make one class of several."""
-    return _edited(service, lambda classifier: classifier.merge(body.classes, body.into, True))
+    merged, into = body.classes, body.into
+    return _edited(service, merged, into, lambda own, moved: own.merge(merged, into, True, moved))
 
 
 @router.post("/api/classes/forget", response_model=ChangedOut, tags=["classes"])
 def forget(body: ForgetIn, service: ServiceOf) -> dict[str, Any]:
     """Know a class no longer; the text says what stays of it."""
-    return _edited(service, lambda classifier: classifier.forget(body.name, True))
+    return _edited(service, [body.name], None, lambda own, _: own.forget(body.name, True))
 
 
-def _edited(service: Service, edit: Callable[[ContinualClassifier], Any]) -> dict[str, Any]:
+def _edited(
+    service: Service,
+    classes: Sequence[str],
+    into: str | None,
+    edit: Callable[[ContinualClassifier, Mapping[str, str]], Edited],
+) -> dict[str, Any]:
+    """Carry out an edit; photos that were kept follow it.
+
+    Args:
+        into: the name that the classes get; None if they are forgotten.
+        edit: is told where held-out photos will lie.
+    """
     _refuse_while_learning(service)
-    settings = service.settings
+    settings, photos = service.settings, service.settings.photos
+    moved = moved_by_edit(photos, classes, check_new_name(into, [])) if photos and into else {}
     # One of its own: what answers meanwhile must not be touched.
-    done = edit(ContinualClassifier.load(settings.folder, settings.backbone))
-    return {"version": done.version, "text": done.text()}
+    done = edit(ContinualClassifier.load(settings.folder, settings.backbone), moved)
+    gone = [forget_photos(photos, name) for name in classes] if photos and into is None else []
+    return {"version": done.version, "text": "\n".join([done.text(), *gone, *_moved(moved)])}
+
+
+def _moved(photos: Mapping[str, str]) -> list[str]:
+    """Move kept photos; what to tell if that fails, for what it follows is done."""
+    try:
+        move_photos(photos)
+    except UserError as error:
+        log("kept photos stay", logging.WARNING, error=str(error))
+        return ["Photos that were kept lie where they were: they could not be moved."]
+    return []
 
 
 def _refuse_while_learning(service: Service) -> None:

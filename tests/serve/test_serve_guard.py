@@ -11,9 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 from serving import named, png, serving
 
-from hashprompt.serve import guard
+from hashprompt import UserError
+from hashprompt.serve import guard, server
 from hashprompt.serve.request_log import log_to_stderr
-from hashprompt.serve.settings import Limits
+from hashprompt.serve.settings import Limits, ServeSettings
 
 Serve = Callable[..., TestClient]
 CHANGES = [
@@ -346,6 +347,8 @@ def test_methods_that_somebody_invents_are_counted_as_one(serve: Serve, zoo: Pat
 
 def test_two_servers_do_not_share_a_classifier(serve: Serve, zoo: Path) -> None:
     serve(zoo)
-    with pytest.raises(Exception, match="Another server uses"):
-        serve(zoo)
+    said: list[str] = []
+    with pytest.raises(UserError, match="Another server uses"):
+        server.serve(ServeSettings(zoo), 0, said.append)
+    assert said == []  # nothing is promised before
     assert serve(zoo, read_only=True).get("/api/health").status_code == 200

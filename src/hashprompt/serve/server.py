@@ -15,6 +15,7 @@ from hashprompt.errors import UserError
 from hashprompt.serve.app import create_app
 from hashprompt.serve.guard import HEADER_BYTES
 from hashprompt.serve.request_log import log_to_stderr
+from hashprompt.serve.service import Service
 from hashprompt.serve.settings import ServeSettings
 
 HEADER_SECONDS = 15.0  # in which they must have arrived
@@ -55,19 +56,23 @@ def serve(settings: ServeSettings, port: int, say: Callable[[str], None]) -> Non
         say: prints a line.
 
     Raises:
-        UserError: if the folder is no classifier, or the address cannot be had.
+        UserError: if the folder is no classifier or in use, or the address cannot be had.
     """
     if settings.token is None and not settings.is_local:
         settings = replace(settings, token=new_token())
-    app = create_app(settings)
     listening = listen(settings.host, port)
+    log_to_stderr()
+    service = Service(settings)
+    service.start()  # here, since uvicorn would tell as a traceback what is wrong
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     say(f"Serving {settings.folder} at {address} (Ctrl-C stops).")
     if settings.token:
         say(f"Open {address}?token={settings.token} (the token is not shown again).")
-    log_to_stderr()
-    uvicorn_server(app, settings).run([listening])
+    try:
+        uvicorn_server(create_app(service), settings).run([listening])
+    finally:
+        service.stop()
 
 
 def uvicorn_server(app: ASGIApp, settings: ServeSettings) -> uvicorn.Server:

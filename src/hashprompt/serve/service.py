@@ -1,7 +1,6 @@
 """All that belongs to one server."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -23,19 +22,16 @@ class Service:
 
     Args:
         settings: of the server.
-        metrics: of the server.
-        worker: carries out learns.
+        worker: carries out learns; by default in a process of its own.
+
+    Raises:
+        UserError: if the folder is no classifier.
     """
 
-    def __init__(
-        self,
-        settings: ServeSettings,
-        metrics: Metrics,
-        worker: Worker | None = None,
-    ) -> None:
-        self.settings, self.metrics = settings, metrics
+    def __init__(self, settings: ServeSettings, worker: Worker | None = None) -> None:
+        self.settings, self.metrics = settings, Metrics()
         self.store = Store(settings.folder)
-        self.answering = Answering(settings, metrics, self._is_to_keep, self._is_learning)
+        self.answering = Answering(settings, self.metrics, self._is_to_keep, self._is_learning)
         self.budget = MemoryBudget(settings.limits.memory_bytes)
         self.private = PrivateFolder(settings.folder)
         self.jobs = Jobs(self.private, settings.limits.kept_jobs)
@@ -44,16 +40,22 @@ class Service:
         self.followers = 0  # clients that follow a job
         self.is_planning = False
         self._read: tuple[tuple[int, ...], tuple[int, list[str]]] | None = None
-        metrics.gauges |= {
+        self._running: ExitStack | None = None
+        self.metrics.gauges |= {
             "version": self.version,
             "waiting_photos": lambda: self.answering.waiting,
             "jobs": lambda: len(self.jobs.unfinished()),
             "unsure_photos": lambda: len(self.asked),
         }
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """From start to stop. A server that only answers writes nothing."""
+    def start(self) -> None:
+        """Begin, unless it has begun. A server that only answers writes nothing.
+
+        Raises:
+            UserError: if another server uses the classifier, or something on disk is damaged.
+        """
+        if self._running is not None:
+            return
         with ExitStack() as stack:
             if not self.settings.read_only:
                 stack.enter_context(self.private.opened())
@@ -63,7 +65,11 @@ class Service:
                 stack.callback(self.learning.stop)
             self.answering.start()
             stack.callback(self.answering.stop)
-            yield
+            self._running = stack.pop_all()
+
+    def stop(self) -> None:
+        if self._running is not None:
+            self._running.close()
 
     def _is_to_keep(self, answer: Answer) -> bool:
         """Whether a photo with this answer goes to those it is unsure about."""

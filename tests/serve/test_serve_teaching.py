@@ -1,5 +1,6 @@
 """Teach in all forms, follow the job, see what changed, take it back."""
 
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -130,6 +131,22 @@ def test_a_learn_that_fails_says_why_and_the_next_one_goes_on(serve: Serve, zoo:
     assert str(zoo.parent) not in job["error"]
     again = ended(client, client.post("/api/teach", files=lesson(3), data={"label": "date"}))
     assert again["state"] == "done"
+
+
+def test_photos_are_called_as_the_client_calls_them(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo, reports=True)
+    photos = [(f"trip/day-{n}.png", c) for n, c in enumerate(pngs(0, 9, seed=3))]
+    files, data = named(*photos, ("trip/bad.jpg", b"no photo")), {"label": "date"}
+    planned = client.post("/api/plan", files=files, data=data).json()["text"]
+    job = ended(client, client.post("/api/teach", files=files, data=data))
+    page = client.get(job["report"]).text  # it shows photos that are taken for ash
+    for told in (planned, job["message"], page):
+        assert "1 of 10 images cannot be read: trip/bad.jpg (" in told
+        assert not re.search("/0000|0000[0-9]{2}[^0-9]", told)
+    assert re.search(r"day-\d[.]png", page)
+    again = client.post("/api/plan", files=named(*photos[:1]), data={"label": "elm"}).json()
+    assert "trip/day-0.png (elm, was date)" in again["error"]
+    assert "undo that learn" in again["error"]
 
 
 def test_names_that_may_mean_one_class_are_asked_about(serve: Serve, zoo: Path) -> None:

@@ -53,6 +53,8 @@ class Photo(Entry):
 
     @property
     def display_name(self) -> str:
+        if self.shown:
+            return self.shown
         return self.name if isinstance(self.file, Path) else str(self.file)
 
 
@@ -129,7 +131,7 @@ def _with_test(training: LabelledImages, test: LabelledImages) -> LabelledImages
 def _with_digests(entries: Sequence[Entry], names: Mapping[str, str]) -> list[Photo]:
     digests = in_threads(content_digest, [entry.file for entry in entries])
     return [
-        Photo(entry.file, entry.name, names[entry.label], entry.part, digest=digest)
+        Photo(entry.file, entry.name, names[entry.label], entry.part, "", entry.shown, digest)
         for entry, digest in zip(entries, digests, strict=True)
     ]
 
@@ -166,7 +168,8 @@ def _without_repeats(
         (
             len(relabelled),
             "photos that were learned before have another label now; the label of then stays: "
-            f"{shorten(relabelled)}.",
+            f"{shorten(relabelled)}. To change it, undo that learn, or rename, merge or forget the "
+            "class.",
         ),
         (
             counts["unclear"],
@@ -181,7 +184,8 @@ def _without_repeats(
 
 def _read(photos: Sequence[Photo], options: ReadOptions) -> tuple[Photos, list[Photo], list[str]]:
     """The images that can be read, the photos they belong to, each with its part, and notes."""
-    images, readable, notes = open_photos([p.file for p in photos], options, reading_bar)
+    files, shown = [photo.file for photo in photos], [photo.shown for photo in photos]
+    images, readable, notes = open_photos(files, options, reading_bar, shown)
     parted, split_notes = _split([photos[index] for index in readable])
     # That all fits into memory is no news.
     return images, parted, [*(notes if images.on_disk else notes[1:]), *split_notes]

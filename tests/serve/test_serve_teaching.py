@@ -168,14 +168,30 @@ def test_a_plan_tells_what_would_be_done_and_keeps_nothing(serve: Serve, zoo: Pa
     client = serve(zoo)
     planned = client.post("/api/plan", files=class_folders(6, 4)).json()
     assert planned["classes"] == [
-        {"label": name, "photos": 6, "new": name == "date"} for name in NAMES[:4]
+        {"label": name, "photos": 6, "sent": 6, "new": name == "date"} for name in NAMES[:4]
     ]
+    assert planned["notes"] == []
     assert "Would learn" in planned["text"]
     assert planned["answers_after_seconds"] <= planned["done_after_seconds"]
     assert client.get("/api/jobs").json() == {"jobs": []}
     assert files_below(zoo) == before
     assert files_below(zoo.parent / "zoo-serving") <= {".lock"}
     assert str(zoo.parent) not in planned["text"]
+
+
+def test_a_plan_counts_what_would_be_learned(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo)
+    before = [(f"ash/{n}.png", c) for n, c in enumerate(pngs(0, 4, seed=7))]
+    ended(client, client.post("/api/teach", files=named(*before)))
+    more = [("ash/bad.png", b"no photo"), ("ash/new.png", png(0, seed=8)), ("oak/b.png", b"nor")]
+    planned = client.post("/api/plan", files=named(*before, *more)).json()
+    assert planned["classes"] == [
+        {"label": "ash", "photos": 1, "sent": 6, "new": False},
+        {"label": "oak", "photos": 0, "sent": 1, "new": True},
+    ]
+    told = " ".join(planned["notes"])
+    assert "4 of 7 photos were learned before" in told
+    assert "ash/bad.png" in told
 
 
 def test_taught_photos_are_kept_in_class_folders_if_wanted(

@@ -186,17 +186,17 @@ def _read(photos: Sequence[Photo], options: ReadOptions) -> tuple[Photos, list[P
     """The images that can be read, the photos they belong to, each with its part, and notes."""
     files, shown = [photo.file for photo in photos], [photo.shown for photo in photos]
     images, readable, notes = open_photos(files, options, reading_bar, shown)
-    parted, split_notes = _split([photos[index] for index in readable])
+    parted = _split([photos[index] for index in readable])
     # That all fits into memory is no news.
-    return images, parted, [*(notes if images.on_disk else notes[1:]), *split_notes]
+    return images, parted, list(notes if images.on_disk else notes[1:])
 
 
-def _split(photos: Sequence[Photo]) -> tuple[list[Photo], tuple[str, ...]]:
+def _split(photos: Sequence[Photo]) -> list[Photo]:
     """Photos with their parts; what has no file name is drawn by its digest."""
     named = [p if isinstance(p.file, Path) else replace(p, name=p.digest) for p in photos]
-    entries, _, notes = divided(named, "given")
+    entries, *_ = divided(named, "given")  # how many are held out, the plan says
     parted = zip(photos, entries, strict=True)
-    return [replace(photo, part=entry.part) for photo, entry in parted], notes
+    return [replace(photo, part=entry.part) for photo, entry in parted]
 
 
 def _check_classes(

@@ -1,5 +1,6 @@
 """What comes before a learn: the data set, the config, the plan, the job on disk."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -157,7 +158,7 @@ class LearnPlanner:
         known: list[str] = base.info["classes"] if base else []
         records = photo_records(self.store, base).values()
         earlier = sum(record.can_be_tested for record in records)  # they are asked again
-        classes = sorted(set(dataset.labels))
+        photos = dict(sorted(Counter(dataset.labels).items()))
         held_out = dataset.parts.count(TEST)
         each = seconds_per_image(config.backbone, config.device)
         count = len(dataset.labels) - held_out
@@ -167,8 +168,9 @@ class LearnPlanner:
         followed = follows * routers * (1 + options.get("drift_views", 0))
         return LearnPlan(
             dataset.name,
-            [c for c in classes if c not in known],
-            [c for c in classes if c in known],
+            [c for c in photos if c not in known],
+            [c for c in photos if c in known],
+            photos,
             count,
             held_out,
             config.backbone.name,

@@ -233,6 +233,7 @@ function fillPlan(plan) {
     make("p", { class: "lead" }, planWords(plan)),
     make("ul", { class: "chips" }, ...plan.classes.map(chip)),
     plan.left_out > 0 && make("p", { class: "notice" }, `${count(plan.left_out, "file")} left out: not a photo.`),
+    plan.notes.length > 0 && make("p", { class: "notice" }, plan.notes.join("\n")),
     make("details", {}, make("summary", {}, "In detail"), make("pre", {}, plan.text)),
   ];
   $("plan").replaceChildren(...parts.filter(Boolean));
@@ -243,8 +244,9 @@ function fillPlan(plan) {
 }
 
 function planWords({ classes, answers_after_seconds: answers, done_after_seconds: done }) {
-  const fresh = classes.filter((known) => known.new).length;
-  const again = classes.length - fresh;
+  const learned = classes.filter(({ photos }) => photos);
+  const fresh = learned.filter((known) => known.new).length;
+  const again = learned.length - fresh;
   const parts = [fresh && count(fresh, "new class", "new classes"), again && `more of ${count(again, "known class", "known classes")}`];
   const what = listed(parts.filter(Boolean)) || "Nothing new";
   const first = answers == null ? "" : ` It can answer after about ${duration(answers)}`;
@@ -252,8 +254,9 @@ function planWords({ classes, answers_after_seconds: answers, done_after_seconds
   return `${what}.${first}${last}${first || last ? "." : ""}`;
 }
 
-function chip({ label, photos, new: isNew }) {
-  const words = `${count(photos, "photo")}, ${isNew ? "new" : "known"}`;
+function chip({ label, photos, sent, new: isNew }) {
+  const few = photos < sent ? `${photos} of ` : "";
+  const words = `${few}${count(sent, "photo")}, ${isNew ? "new" : "known"}`;
   return make("li", {}, make("strong", {}, label), ` ${words}`);
 }
 

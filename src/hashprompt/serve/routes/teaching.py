@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, cast
@@ -111,15 +112,15 @@ def _planned(
     settings = service.settings
     classifier = ContinualClassifier(settings.folder, settings.backbone, **settings.options)
     made = classifier.plan(source, effort=effort, rename=rename, unreadable="skip")
-    counts: dict[str, int] = {}
-    for label, count in lesson.counts.items():
-        counts[names[label]] = counts.get(names[label], 0) + count
+    sent = Counter(names[label] for _, label in lesson.photos)
+    known = service.known_classes()
     return {
         "text": settings.without_paths(made.text().replace(f"{lesson.folder}/", "")),
         "classes": [
-            {"label": name, "photos": count, "new": name in made.new_classes}
-            for name, count in sorted(counts.items())
+            {"label": name, "photos": made.photos.get(name, 0), "sent": n, "new": name not in known}
+            for name, n in sorted(sent.items())
         ],
+        "notes": [settings.without_paths(note) for note in made.notes],
         "left_out": lesson.left_out,
         "answers_after_seconds": made.first_answer,
         "done_after_seconds": round(sum(made.seconds.values()), 2),

@@ -17,11 +17,13 @@ from serving import (
     named,
     png,
     pngs,
+    serving,
     wait_for,
     zipped,
 )
 
 from hashprompt import ContinualClassifier
+from hashprompt.backbone.names import nano_file
 from hashprompt.serve import uploads
 from hashprompt.serve.settings import Limits
 
@@ -147,6 +149,37 @@ def test_photos_are_called_as_the_client_calls_them(serve: Serve, zoo: Path) -> 
     again = client.post("/api/plan", files=named(*photos[:1]), data={"label": "elm"}).json()
     assert "trip/day-0.png (elm, was date)" in again["error"]
     assert "undo that learn" in again["error"]
+
+
+def test_no_text_tells_where_things_lie_and_what_the_server_calls_them(
+    serve: Serve, tmp_path: Path
+) -> None:
+    weights = nano_file()
+    with serving(tmp_path / "new", backbone=str(weights)) as first:
+        ended(first, first.post("/api/teach", files=lesson(0), data={"label": "ash"}))
+    client = serve(tmp_path / "new", backbone=None, reports=True)  # it remembers the file
+    files, data = [*lesson(3), *named(("bad.png", b"no photo"))], {"label": "date"}
+    planned = client.post("/api/plan", files=files, data=data).json()
+    assert f"Backbone {weights.name} at" in planned["text"]
+    broken = {"files": files[-1:], "data": {"label": "elm"}}
+    refused = client.post("/api/plan", **broken).json()
+    done = ended(client, client.post("/api/teach", files=files, data=data))
+    assert "looked at 7 photos in" in done["message"]
+    failed = ended(client, client.post("/api/teach", **broken))
+    assert "Nothing new to learn from 1 photo." in failed["error"]
+    page = client.get(done["report"]).text
+    assert "learned photos taught on 20" in page
+    for told in (planned, refused, done, failed, page):
+        for own in (str(tmp_path), str(weights.parent), "new-serving", "taught-", "photos/0"):
+            assert own not in str(told), own
+
+
+def test_a_report_of_an_earlier_version_tells_no_paths(serve: Serve, zoo: Path) -> None:
+    reports = zoo.parent / "zoo-reports"
+    reports.mkdir()
+    photo = zoo.parent / "zoo-serving" / "jobs" / "20260101000000-00000000" / "photos" / "000035"
+    (reports / "version-0001.html").write_text(f"<p>Cannot read {photo} (broken)</p>")
+    assert serve(zoo).get("/api/reports/1").text == "<p>Cannot read photos/000035 (broken)</p>"
 
 
 def test_names_that_may_mean_one_class_are_asked_about(serve: Serve, zoo: Path) -> None:

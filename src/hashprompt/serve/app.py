@@ -60,5 +60,5 @@ async def _in_words(request: Request, error: Exception) -> Response:
         error = Refusal(400, str(error))
     elif not isinstance(error, HTTPException):  # the guard writes it to the log
         error = Refusal(503, FAULT, 5)
-    error.detail = request.app.state.service.settings.without_paths(error.detail)
+    error.detail = request.app.state.service.settings.for_clients(error.detail)
     return problem_response(error, str(request.state.request_id))

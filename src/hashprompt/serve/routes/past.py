@@ -98,10 +98,10 @@ def report(version: int, service: ServiceOf) -> HTMLResponse:
         raise Refusal(404, "There is no such version.")
     file = inside(folder.parent, f"{folder.name}-reports", f"version-{version:04d}.html")
     try:
-        content = read_file(file)
+        content = read_file(file).decode()
     except FileNotFoundError:
         raise Refusal(404, "There is no report of this version.") from None
-    return HTMLResponse(content, headers=REPORT_HEADERS)
+    return HTMLResponse(service.settings.for_clients(content), headers=REPORT_HEADERS)
 
 
 # Classes. ------------------------------------------------------------------------------------

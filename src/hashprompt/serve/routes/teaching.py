@@ -5,6 +5,8 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from fastapi import APIRouter, Request
@@ -112,15 +114,16 @@ def _planned(
     settings = service.settings
     classifier = ContinualClassifier(settings.folder, settings.backbone, **settings.options)
     made = classifier.plan(source, effort=effort, rename=rename, unreadable="skip")
+    weights = Path(made.backbone).name  # of a file, the name is enough
     sent = Counter(names[label] for _, label in lesson.photos)
     known = service.known_classes()
     return {
-        "text": settings.without_paths(made.text().replace(f"{lesson.folder}/", "")),
+        "text": settings.for_clients(replace(made, backbone=weights).text()),
         "classes": [
             {"label": name, "photos": made.photos.get(name, 0), "sent": n, "new": name not in known}
             for name, n in sorted(sent.items())
         ],
-        "notes": [settings.without_paths(note) for note in made.notes],
+        "notes": [settings.for_clients(note) for note in made.notes],
         "left_out": lesson.left_out,
         "answers_after_seconds": made.first_answer,
         "done_after_seconds": round(sum(made.seconds.values()), 2),

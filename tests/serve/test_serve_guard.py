@@ -28,6 +28,7 @@ CHANGES = [
     ("POST", "/api/unsure/teach"),
     ("POST", "/api/unsure/remove"),
     ("DELETE", "/api/jobs/20260101000000-00000000"),
+    ("DELETE", "/api/unfinished"),
 ]
 READS = ["/", "/api/state", "/api/history", "/api/classes", "/api/jobs", "/api/unsure"]
 READS += ["/metrics", "/openapi.json", "/docs", "/api/health", "/static/app.js", "/static/app.css"]

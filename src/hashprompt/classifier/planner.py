@@ -65,9 +65,7 @@ class LearnPlanner:
 
     def is_done(self, job: LearnJob) -> bool:
         """Whether a learn was killed between its commit and clearing up."""
-        info = {} if self.store.is_new else self.store.version().info
-        is_last = not info.get("is_look") or not job.training["epochs"]
-        return info.get("job") == job.fingerprint and is_last
+        return not self.store.is_new and job.is_done(self.store.version().info)
 
     def dropped(self) -> LearnJob | None:
         """The learn that was interrupted and shall be dropped, with the choices it made."""
@@ -89,10 +87,7 @@ class LearnPlanner:
         job = unfinished or dropped
         if current is None or job is None:
             return current
-        # Beside the dropped learn: its own look, or that of one which it had dropped itself. Any
-        # other version is current because the user went there since.
-        is_look = current.info.get("is_look") and current.info["parent"] == job.before
-        if unfinished or is_look:
+        if unfinished or job.is_looked_at(current.info):
             return None if job.before is None else self.store.version(job.before)
         return current
 

@@ -99,6 +99,7 @@ class StateOut(BaseModel):
     effort: EffortName
     limits: LimitsOut
     job: JobOut | None
+    unfinished: str | None  # what a learn was of that was begun elsewhere and not finished
     unsure: int
 
 

@@ -13,7 +13,9 @@ from hashprompt.serve.jobs import Job, Jobs
 from hashprompt.serve.learning import Learning, LearnWorker, Worker
 from hashprompt.serve.metrics import Metrics
 from hashprompt.serve.private import PrivateFolder
+from hashprompt.serve.problems import Refusal
 from hashprompt.serve.settings import ServeSettings
+from hashprompt.serve.taking_back import is_free, left_elsewhere
 from hashprompt.serve.uploads import MemoryBudget
 
 
@@ -78,6 +80,27 @@ class Service:
 
     def _is_learning(self) -> bool:
         return bool(self.jobs.unfinished())
+
+    def unfinished(self) -> str | None:
+        """What a learn is called that was begun outside of this server and is not finished."""
+        if self.settings.read_only:  # it knows no jobs, and nothing can be done about it here
+            return None
+        own = {str(self.jobs.source(job)) for job in self.jobs.all()}
+        return left_elsewhere(self.store, own)
+
+    def refuse_unfinished(self) -> None:
+        """
+        Raises:
+            Refusal: if a learn that was begun elsewhere is in the way, and nobody goes on with it.
+        """
+        name = self.unfinished()
+        if name is not None and is_free(self.store):
+            raise Refusal(
+                409,
+                f"A learn of {name} was begun outside of this page and is not finished. Finish it "
+                f"(`hashprompt learn {self.settings.name} --resume`), or drop it in Teach (DELETE "
+                "/api/unfinished).",
+            )
 
     def version(self) -> int:
         """The version that answers; 0 if nothing is learned."""

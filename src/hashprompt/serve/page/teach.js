@@ -1,7 +1,7 @@
 // Teach: photos and labels in, a plan, then a learn.
 
-import { app, call, onState } from "./api.js";
-import { $, button, dropPictures, during, make, picture, tell } from "./dom.js";
+import { app, call, onState, refresh } from "./api.js";
+import { $, button, dropPictures, during, make, picture, question, tell } from "./dom.js";
 import { chosen, isPicture, isZip } from "./files.js";
 import { showJob } from "./jobs.js";
 import { count, duration, listed } from "./words.js";
@@ -35,7 +35,9 @@ export function startTeach() {
     during($("teach-plan"), $("teach-error"), showPlan);
   });
   $("teach-start").addEventListener("click", () => during($("teach-start"), $("teach-error"), teach));
+  $("unfinished-drop").addEventListener("click", () => during($("unfinished-drop"), $("unfinished-error"), dropUnfinished));
   onState(showEfforts);
+  onState(showUnfinished);
 }
 
 function showEfforts(state) {
@@ -48,6 +50,22 @@ function showEfforts(state) {
     const text = make("span", {}, make("strong", {}, name), make("span", { class: "fine" }, words));
     $("efforts").append(make("label", { class: "choice" }, input, text));
   }
+}
+
+/** A learn of the command line that was killed: until it is finished or dropped, no other can begin. */
+function showUnfinished({ unfinished, name }) {
+  $("unfinished").hidden = !unfinished;
+  $("unfinished-text").textContent = `A learn of “${unfinished}” was begun outside of this page and is not finished; nothing else can be taught until it is. If it does not run any more, finish it with: hashprompt learn ${name} --resume`;
+}
+
+async function dropUnfinished() {
+  const title = `Drop the learn of “${app.state.unfinished}”?`;
+  const text = "What it has learned so far goes; finished versions stay.";
+  if (!(await question({ title, text, confirm: "Drop it", danger: true }))) return;
+  const { text: said } = await call("/api/unfinished", { method: "DELETE" });
+  await refresh();
+  tell($("teach-note"), said);
+  $("teach-choose").focus(); // the button that was pressed is no longer there
 }
 
 // The tray. ----------------------------------------------------------------------------------------

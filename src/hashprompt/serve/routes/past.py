@@ -149,6 +149,7 @@ def forget(body: ForgetIn, service: ServiceOf) -> dict[str, Any]:
 
 def _edited(service: Service, edit: Callable[[ContinualClassifier], Any]) -> dict[str, Any]:
     _refuse_while_learning(service)
+    service.refuse_unfinished()
     settings = service.settings
     # One of its own: what answers meanwhile must not be touched.
     done = edit(ContinualClassifier.load(settings.folder, settings.backbone))

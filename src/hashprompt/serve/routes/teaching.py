@@ -18,9 +18,10 @@ from hashprompt.classifier.learn_job import Effort
 from hashprompt.classifier.names import SimilarNames, resolve_names
 from hashprompt.serve.jobs import Job
 from hashprompt.serve.keeping import kept_paths
-from hashprompt.serve.models import JobOut, JobsOut, PlanOut, lesson_form
+from hashprompt.serve.models import ChangedOut, JobOut, JobsOut, PlanOut, lesson_form
 from hashprompt.serve.problems import Refusal
 from hashprompt.serve.service import Service, ServiceOf, request_id
+from hashprompt.serve.taking_back import drop_unfinished
 from hashprompt.serve.uploads import Lesson, LessonReader, renamed_classes
 from hashprompt.storage.files import Target, remove_new
 
@@ -87,6 +88,7 @@ def begin(
 ) -> Job:
     """Make a job of a lesson."""
     service.jobs.refuse_more()
+    service.refuse_unfinished()
     names = resolved(service, lesson, rename)
     keep_in = service.settings.photos
     kept = kept_paths(keep_in, lesson, names) if keep_in else {}
@@ -109,6 +111,7 @@ def resolved(service: Service, lesson: Lesson, rename: dict[str, str]) -> dict[s
 def _planned(
     service: Service, lesson: Lesson, effort: Effort, rename: dict[str, str]
 ) -> dict[str, Any]:
+    service.refuse_unfinished()
     names = resolved(service, lesson, rename)
     source = lesson.write_list("photos.csv")
     settings = service.settings
@@ -128,6 +131,15 @@ def _planned(
         "answers_after_seconds": made.first_answer,
         "done_after_seconds": round(sum(made.seconds.values()), 2),
     }
+
+
+@router.delete("/api/unfinished", response_model=ChangedOut)
+def drop(service: ServiceOf) -> dict[str, Any]:
+    """Drop a learn that was begun outside of this server and is not finished."""
+    if service.unfinished() is None:
+        raise Refusal(404, "There is no such learn. GET /api/state tells of one as `unfinished`.")
+    text = drop_unfinished(service.store)
+    return {"version": service.version(), "text": text}
 
 
 # Jobs. ---------------------------------------------------------------------------------------

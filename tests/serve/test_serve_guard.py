@@ -197,6 +197,17 @@ def test_the_token_opens_the_server(closed: TestClient) -> None:
     assert closed.post("/api/ask", files=named(("a.png", png()))).status_code == 401
 
 
+def test_a_person_without_the_token_is_asked_for_it(closed: TestClient) -> None:
+    as_browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for path in ("/", "/?token=wrong"):
+        page = closed.get(path, headers=as_browser)
+        assert page.status_code == 401
+        assert page.headers["content-type"].startswith("text/html")
+        assert '<input name="token"' in page.text  # the form leads to /?token=…
+    assert closed.get("/api/state", headers=as_browser).json().keys() == {"error", "request"}
+    assert closed.get("/", headers={"accept": "*/*"}).json().keys() == {"error", "request"}
+
+
 def test_cookies_of_other_programs_do_not_hide_the_token(closed: TestClient) -> None:
     for other in ("user[name]=1", 'theme={"dark": true}', "naïve=1"):
         headers = {"cookie": f"{other}; hashprompt_token=s3cret-t0ken; more=1".encode()}

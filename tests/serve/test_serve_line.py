@@ -202,6 +202,23 @@ def test_another_address_than_loopback_gets_a_token(
             continue
         assert len(said) == lines
         assert ("token=" in said[-1]) == (lines == 2)
+        assert "0.0.0.0" not in " ".join(said)  # which leads nowhere on a phone
+
+
+def test_the_address_of_a_server_that_listens_everywhere_leads_to_it() -> None:
+    assert server.reachable("127.0.0.1") == "127.0.0.1"
+    listening = server.listen("0.0.0.0", 0)
+    line = socket.create_connection((server.reachable("0.0.0.0"), listening.getsockname()[1]), 10)
+    line.close()
+    listening.close()
+
+
+def test_head_is_answered_as_get_without_the_content(port: int) -> None:
+    head = b"HEAD %b HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    for path in (b"/", b"/api/health"):
+        status, content = answer(connect(port, head % path))
+        assert status == 200
+        assert content.endswith(b"\r\n\r\n")
 
 
 def test_who_asks_before_it_sends_is_refused_before_it_does(port: int) -> None:

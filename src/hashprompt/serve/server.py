@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,10 @@ from hashprompt.serve.settings import ServeSettings
 HEADER_SECONDS = 15.0  # in which they must have arrived
 KEEP_ALIVE = 10  # seconds that a line may be idle between two requests
 BACKLOG = 512  # lines that wait to be taken
+EVERYWHERE = {  # hosts that stand for all addresses -> an address that nobody has
+    "0.0.0.0": (socket.AF_INET, "192.0.2.1"),
+    "::": (socket.AF_INET6, "2001:db8::1"),
+}
 GRACE = 3  # seconds for answers that are on their way when the server stops
 
 
@@ -64,7 +69,8 @@ def serve(settings: ServeSettings, port: int, say: Callable[[str], None]) -> Non
     log_to_stderr()
     service = Service(settings)
     service.start()  # here, since uvicorn would tell as a traceback what is wrong
-    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    host = reachable(settings.host)
+    shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     say(f"Serving {settings.folder} at {address} (Ctrl-C stops).")
     if settings.token:
@@ -73,6 +79,17 @@ def serve(settings: ServeSettings, port: int, say: Callable[[str], None]) -> Non
         uvicorn_server(create_app(service), settings).run([listening])
     finally:
         service.stop()
+
+
+def reachable(host: str) -> str:
+    """An address or name to open on another machine; of all addresses, the one that leads out."""
+    if host not in EVERYWHERE:
+        return host
+    family, elsewhere = EVERYWHERE[host]
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((elsewhere, 9))  # sends nothing: the system says which way it would go
+        return str(probe.getsockname()[0])
+    return socket.gethostname()
 
 
 def uvicorn_server(app: ASGIApp, settings: ServeSettings) -> uvicorn.Server:

@@ -1,5 +1,6 @@
 """Teach in all forms, follow the job, see what changed, take it back."""
 
+import queue
 import re
 import threading
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from serving import (
 
 from hashprompt import ContinualClassifier
 from hashprompt.backbone.names import nano_file
-from hashprompt.serve import uploads
+from hashprompt.serve import service, uploads
 from hashprompt.serve.settings import Limits
 
 Serve = Callable[..., TestClient]
@@ -225,6 +226,19 @@ def test_a_plan_counts_what_would_be_learned(serve: Serve, zoo: Path) -> None:
     told = " ".join(planned["notes"])
     assert "4 of 7 photos were learned before" in told
     assert "ash/bad.png" in told
+
+
+def test_what_the_first_plan_needs_is_imported_ahead(
+    serve: Serve, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(service, "import_module", imported.put)
+    serve(tmp_path / "new")
+    assert [imported.get(timeout=60) for _ in service.FOR_PLANS] == list(service.FOR_PLANS)
+    serve(zoo, read_only=True)  # nobody plans there
+    serve(zoo)
+    assert imported.get(timeout=60) == service.FOR_PLANS[0]
+    assert imported.empty()
 
 
 def test_taught_photos_are_kept_in_class_folders_if_wanted(

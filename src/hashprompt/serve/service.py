@@ -1,6 +1,8 @@
 """All that belongs to one server."""
 
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, suppress
+from importlib import import_module
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -17,6 +19,9 @@ from hashprompt.serve.problems import Refusal
 from hashprompt.serve.settings import ServeSettings
 from hashprompt.serve.taking_back import is_free, left_elsewhere
 from hashprompt.serve.uploads import MemoryBudget
+
+# The second has all weights that there are; a classifier that has learned knows its own.
+FOR_PLANS = ("hashprompt.classifier.planner", "hashprompt.backbone.weights")
 
 
 class Service:
@@ -65,6 +70,7 @@ class Service:
                 self.asked.load(self.settings.keep_asked)
                 self.learning.start()
                 stack.callback(self.learning.stop)
+                threading.Thread(target=self._import_ahead, name="importing", daemon=True).start()
             self.answering.start()
             stack.callback(self.answering.stop)
             self._running = stack.pop_all()
@@ -72,6 +78,12 @@ class Service:
     def stop(self) -> None:
         if self._running is not None:
             self._running.close()
+
+    def _import_ahead(self) -> None:
+        """So that the first plan need not wait for it; what is wrong, that one is told."""
+        with suppress(Exception):
+            for name in FOR_PLANS if self.store.is_new else FOR_PLANS[:1]:
+                import_module(name)
 
     def _is_to_keep(self, answer: Answer) -> bool:
         """Whether a photo with this answer goes to those it is unsure about."""

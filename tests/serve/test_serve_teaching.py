@@ -190,11 +190,26 @@ def test_names_that_may_mean_one_class_are_asked_about(serve: Serve, zoo: Path) 
         question = client.post(route, files=files, data=data)
         assert question.status_code == 409
         assert question.json()["similar"] == [["Ash", "ash"]]
+        assert "`Ash` and `ash` differ only by case" in question.json()["error"]
+        assert "rename=" not in question.json()["error"]
     job = ended(
         client, client.post("/api/teach", files=files, data={**data, "rename": '{"Ash": "ash"}'})
     )
     assert job["state"] == "done"
     assert client.get("/api/state").json()["classes"] == 3
+
+
+def test_what_is_wrong_with_a_name_is_told_without_python(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo)
+    taught = client.post("/api/teach", files=lesson(3), data={"label": "a\x00b"})
+    renamed = client.post("/api/classes/rename", json={"old": "ash", "new": "Birch"})
+    for answer, said in ((taught, "another name"), (renamed, "merge them")):
+        assert said in answer.json()["error"]
+        assert "=" not in answer.json()["error"]
+        assert "MODEL" not in answer.json()["error"]
+    forgotten = client.post("/api/classes/forget", json={"name": "ash"}).json()["text"]
+    assert "--retrain PHOTOS" in forgotten
+    assert "retrain=" not in forgotten
 
 
 def test_a_plan_tells_what_would_be_done_and_keeps_nothing(serve: Serve, zoo: Path) -> None:

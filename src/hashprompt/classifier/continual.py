@@ -269,8 +269,8 @@ class ContinualClassifier(SklearnManners):
             f"Gone from this version: the Gaussians of {name}, its rows and the records of its "
             "photos.",
             "What stays: shared prompts, and the head's rows of other classes, were trained beside "
-            "it. To be rid of that too, learn the photos you still have from nothing (retrain=…, "
-            "`--retrain PHOTOS`).",
+            "it. To be rid of that too, learn the photos you still have from nothing (`hashprompt "
+            "forget MODEL CLASS --retrain PHOTOS`).",
             earlier,
         )
         edited = self._edit(lambda classes: forget_edit(classes, name), quiet)

@@ -24,6 +24,7 @@ from hashprompt.serve.service import Service, ServiceOf, request_id
 from hashprompt.serve.taking_back import drop_unfinished
 from hashprompt.serve.uploads import Lesson, LessonReader, renamed_classes
 from hashprompt.storage.files import Target, remove_new
+from hashprompt.texts import visible
 
 router = APIRouter(tags=["teach"])
 EFFORTS = ("instant", "quick", "normal", "best")
@@ -104,8 +105,13 @@ def resolved(service: Service, lesson: Lesson, rename: dict[str, str]) -> dict[s
     try:
         return resolve_names(lesson.counts, service.known_classes(), rename)
     except SimilarNames as question:
+        given, other = map(visible, question.pairs[0])
+        told = (
+            f"The names `{given}` and `{other}` differ only by case or blanks. If they are one "
+            "class, use one name; else a name that differs by more."
+        )
         pairs = [list(pair) for pair in question.pairs]
-        raise Refusal(409, str(question), similar=pairs) from question
+        raise Refusal(409, told, similar=pairs) from question
 
 
 def _planned(

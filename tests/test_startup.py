@@ -71,6 +71,8 @@ REFUSED = [
     ["learn", "new", "photos", "--set", "topk=3"],
     ["serve", "new", "--set", "topk=3"],
     ["serve", "bad.yaml"],
+    ["serve", "new", "-b", "missing.safetensors"],
+    ["serve", "nowhere", "--read-only"],
     ["learn", "new", "photos", "--set", "top_k=0"],
     ["learn", "new", "photos", "--set", "method=hsah"],
     ["learn", "new", "photos", "--set", "method=l2p"],

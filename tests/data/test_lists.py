@@ -62,6 +62,15 @@ def test_a_list_without_parts_is_divided(listed: Any) -> None:
     assert stream.split == "toolkit-v1"
 
 
+def test_a_list_says_how_messages_call_an_image(listed: Any, tmp_path: Path) -> None:
+    name = listed("path,label,name", "a.png,cat,my cat", "b.png,cat,", "c.png,cat,Tom")
+    (tmp_path / "a.png").write_bytes(b"no image")
+    assert "1 of 3 images cannot be read: my cat (" in refused(name)
+    rows = ("b.png,cat,,train", "c.png,cat,Tom,train", "d.png,cat,,test")
+    task = cut(listed("path,label,name,split", *rows), tasks=1).tasks[0]
+    assert task.train.images.names() == [str(tmp_path / "b.png"), "Tom"]
+
+
 def test_a_list_with_tasks(listed: Any) -> None:
     rows = [f"{c}{i}.png,{c},{t}" for c, t in (("a", 2), ("b", 1), ("c", 2)) for i in range(5)]
     stream = cut(listed("path,label,task", *rows))

@@ -17,6 +17,7 @@ from PIL import Image
 
 from hashprompt.serve.app import create_app
 from hashprompt.serve.learn_process import carry_out
+from hashprompt.serve.service import Service
 from hashprompt.serve.settings import ServeSettings
 
 PATIENCE = 300.0  # seconds until something counts as stuck
@@ -61,7 +62,7 @@ def serving(folder: Path, worker: ThreadWorker | None = None, **changes: Any) ->
     """A client of a new server; use it as a context."""
     usual = {"backbone": "nano", "options": QUICK, "effort": "instant", "reports": False}
     settings = ServeSettings(folder, **{**usual, **changes})
-    app = create_app(settings, worker or ThreadWorker())
+    app = create_app(Service(settings, worker or ThreadWorker()))
     return TestClient(app, base_url="http://127.0.0.1:8765", raise_server_exceptions=False)
 
 

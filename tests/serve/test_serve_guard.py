@@ -11,9 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 from serving import named, png, serving
 
-from hashprompt.serve import guard
+from hashprompt import UserError
+from hashprompt.serve import guard, server
 from hashprompt.serve.request_log import log_to_stderr
-from hashprompt.serve.settings import Limits
+from hashprompt.serve.settings import Limits, ServeSettings
 
 Serve = Callable[..., TestClient]
 CHANGES = [
@@ -27,6 +28,7 @@ CHANGES = [
     ("POST", "/api/unsure/teach"),
     ("POST", "/api/unsure/remove"),
     ("DELETE", "/api/jobs/20260101000000-00000000"),
+    ("DELETE", "/api/unfinished"),
 ]
 READS = ["/", "/api/state", "/api/history", "/api/classes", "/api/jobs", "/api/unsure"]
 READS += ["/metrics", "/openapi.json", "/docs", "/api/health", "/static/app.js", "/static/app.css"]
@@ -195,6 +197,17 @@ def test_the_token_opens_the_server(closed: TestClient) -> None:
     assert closed.post("/api/ask", files=named(("a.png", png()))).status_code == 401
 
 
+def test_a_person_without_the_token_is_asked_for_it(closed: TestClient) -> None:
+    as_browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for path in ("/", "/?token=wrong"):
+        page = closed.get(path, headers=as_browser)
+        assert page.status_code == 401
+        assert page.headers["content-type"].startswith("text/html")
+        assert '<input name="token"' in page.text  # the form leads to /?token=…
+    assert closed.get("/api/state", headers=as_browser).json().keys() == {"error", "request"}
+    assert closed.get("/", headers={"accept": "*/*"}).json().keys() == {"error", "request"}
+
+
 def test_cookies_of_other_programs_do_not_hide_the_token(closed: TestClient) -> None:
     for other in ("user[name]=1", 'theme={"dark": true}', "naïve=1"):
         headers = {"cookie": f"{other}; hashprompt_token=s3cret-t0ken; more=1".encode()}
@@ -346,6 +359,8 @@ def test_methods_that_somebody_invents_are_counted_as_one(serve: Serve, zoo: Pat
 
 def test_two_servers_do_not_share_a_classifier(serve: Serve, zoo: Path) -> None:
     serve(zoo)
-    with pytest.raises(Exception, match="Another server uses"):
-        serve(zoo)
+    said: list[str] = []
+    with pytest.raises(UserError, match="Another server uses"):
+        server.serve(ServeSettings(zoo), 0, said.append)
+    assert said == []  # nothing is promised before
     assert serve(zoo, read_only=True).get("/api/health").status_code == 200

@@ -16,6 +16,7 @@ from serving import PATIENCE, ThreadWorker
 from hashprompt import UserError
 from hashprompt.serve import server
 from hashprompt.serve.app import create_app
+from hashprompt.serve.service import Service
 from hashprompt.serve.settings import Limits, ServeSettings
 
 LIMITS = Limits(connections=12, silent_seconds=0.5, asked_bytes=1_000_000)
@@ -29,7 +30,8 @@ def port(original: Path) -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server, "HEADER_SECONDS", 1.0)
         listening = server.listen("127.0.0.1", 0)
-        running = server.uvicorn_server(create_app(settings, ThreadWorker()), settings)
+        app = create_app(Service(settings, ThreadWorker()))
+        running = server.uvicorn_server(app, settings)
         thread = threading.Thread(target=running.run, args=([listening],))
         thread.start()
         yield listening.getsockname()[1]
@@ -142,7 +144,8 @@ def test_a_client_that_leaves_while_it_sends_is_no_fault(
     async def send(message: Any) -> None:
         """Nobody listens."""
 
-    app = create_app(ServeSettings(original, "nano", QUICK, read_only=True), ThreadWorker())
+    settings = ServeSettings(original, "nano", QUICK, read_only=True)
+    app = create_app(Service(settings, ThreadWorker()))
     with caplog.at_level("INFO", "hashprompt.serve"):
         asyncio.run(app(scope, receive, send))
     assert app.metrics.value("faults_total") == 0  # type: ignore[attr-defined]
@@ -193,12 +196,29 @@ def test_another_address_than_loopback_gets_a_token(
     for host, lines in (("127.0.0.1", 1), ("::1", 1), ("0.0.0.0", 2)):
         said: list[str] = []
         try:
-            server.serve(ServeSettings(original, host=host), 0, said.append)
+            server.serve(ServeSettings(original, host=host, read_only=True), 0, said.append)
         except UserError:
             assert host == "::1"  # this machine knows no IPv6
             continue
         assert len(said) == lines
         assert ("token=" in said[-1]) == (lines == 2)
+        assert "0.0.0.0" not in " ".join(said)  # which leads nowhere on a phone
+
+
+def test_the_address_of_a_server_that_listens_everywhere_leads_to_it() -> None:
+    assert server.reachable("127.0.0.1") == "127.0.0.1"
+    listening = server.listen("0.0.0.0", 0)
+    line = socket.create_connection((server.reachable("0.0.0.0"), listening.getsockname()[1]), 10)
+    line.close()
+    listening.close()
+
+
+def test_head_is_answered_as_get_without_the_content(port: int) -> None:
+    head = b"HEAD %b HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    for path in (b"/", b"/api/health"):
+        status, content = answer(connect(port, head % path))
+        assert status == 200
+        assert content.endswith(b"\r\n\r\n")
 
 
 def test_who_asks_before_it_sends_is_refused_before_it_does(port: int) -> None:

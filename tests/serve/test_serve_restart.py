@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from pictures import QUICK
+from pictures import QUICK, write_photos
 from serving import PATIENCE, ThreadWorker, class_folders, named, pngs, serving, wait_for
 
 from hashprompt import ContinualClassifier
+from hashprompt.classifier.store import Store
+from hashprompt.classifier.trainer import ClassifierTrainer
 from hashprompt.engine.callbacks import StepEnd
 from hashprompt.engine.interrupts import Interrupted
 from hashprompt.serve import learning
@@ -125,7 +127,8 @@ def test_a_learn_cancelled_after_its_look_is_taken_back(
     client = serve(zoo, effort="quick")
     name = client.post("/api/teach", files=class_folders(8, 5, seed=11)).json()["id"]
     assert reached.wait(PATIENCE)
-    assert client.get("/api/state").json()["version"] == 2  # the look answers
+    state = client.get("/api/state").json()
+    assert (state["version"], state["unfinished"]) == (2, None)  # the look answers
     assert client.delete(f"/api/jobs/{name}").json()["state"] == "cancelled"
     go_on.set()
     until = time.monotonic() + PATIENCE
@@ -134,6 +137,39 @@ def test_a_learn_cancelled_after_its_look_is_taken_back(
         time.sleep(0.05)
     assert store.current() == 1
     assert not store.learning.exists()
+
+
+def test_a_learn_that_the_command_line_left_is_told_and_can_be_dropped(
+    serve: Serve, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*_: object) -> None:
+        raise PowerCut
+
+    with monkeypatch.context() as patch, suppress(PowerCut):  # after its look
+        patch.setattr(ClassifierTrainer, "_train", cut)
+        more = write_photos(tmp_path / "more", ("date",), each=6)
+        ContinualClassifier(zoo).learn(more, report=False, quiet=True)
+    client = serve(zoo)
+    state = client.get("/api/state").json()
+    assert (state["unfinished"], state["version"]) == ("more", 2)
+    files = named(("a.png", pngs(4, 1)[0]))
+    refused = [
+        client.post("/api/plan", files=files, data={"label": "elm"}),
+        client.post("/api/teach", files=files, data={"label": "elm"}),
+        client.post("/api/classes/rename", json={"old": "ash", "new": "oak"}),
+    ]
+    for answer in refused:
+        assert answer.status_code == 409
+        assert "A learn of more was begun outside" in answer.json()["error"]
+        assert "hashprompt learn zoo --resume" in answer.json()["error"]
+    with Store(zoo).lock("learning it, after all"):  # then a lesson may wait for it
+        assert client.post("/api/plan", files=files, data={"label": "elm"}).status_code == 200
+        assert client.delete("/api/unfinished").status_code == 400
+    assert client.delete("/api/unfinished").json()["version"] == 1
+    assert client.get("/api/state").json()["unfinished"] is None
+    assert client.delete("/api/unfinished").status_code == 404
+    name = teach(client, "elm", 4)
+    assert wait_for(client, name)["state"] == "done"
 
 
 # The process. ------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Teach in all forms, follow the job, see what changed, take it back."""
 
+import queue
 import re
 import threading
 from collections.abc import Callable
@@ -17,13 +18,15 @@ from serving import (
     named,
     png,
     pngs,
+    serving,
     wait_for,
     zipped,
 )
 
 from hashprompt import ContinualClassifier
+from hashprompt.backbone.names import nano_file
 from hashprompt.classifier.store import Store
-from hashprompt.serve import uploads
+from hashprompt.serve import service, uploads
 from hashprompt.serve.settings import Limits
 
 Serve = Callable[..., TestClient]
@@ -134,6 +137,53 @@ def test_a_learn_that_fails_says_why_and_the_next_one_goes_on(serve: Serve, zoo:
     assert again["state"] == "done"
 
 
+def test_photos_are_called_as_the_client_calls_them(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo, reports=True)
+    photos = [(f"trip/day-{n}.png", c) for n, c in enumerate(pngs(0, 9, seed=3))]
+    files, data = named(*photos, ("trip/bad.jpg", b"no photo")), {"label": "date"}
+    planned = client.post("/api/plan", files=files, data=data).json()["text"]
+    job = ended(client, client.post("/api/teach", files=files, data=data))
+    page = client.get(job["report"]).text  # it shows photos that are taken for ash
+    for told in (planned, job["message"], page):
+        assert "1 of 10 images cannot be read: trip/bad.jpg (" in told
+        assert not re.search("/0000|0000[0-9]{2}[^0-9]", told)
+    assert re.search(r"day-\d[.]png", page)
+    again = client.post("/api/plan", files=named(*photos[:1]), data={"label": "elm"}).json()
+    assert "trip/day-0.png (elm, was date)" in again["error"]
+    assert "undo that learn" in again["error"]
+
+
+def test_no_text_tells_where_things_lie_and_what_the_server_calls_them(
+    serve: Serve, tmp_path: Path
+) -> None:
+    weights = nano_file()
+    with serving(tmp_path / "new", backbone=str(weights)) as first:
+        ended(first, first.post("/api/teach", files=lesson(0), data={"label": "ash"}))
+    client = serve(tmp_path / "new", backbone=None, reports=True)  # it remembers the file
+    files, data = [*lesson(3), *named(("bad.png", b"no photo"))], {"label": "date"}
+    planned = client.post("/api/plan", files=files, data=data).json()
+    assert f"Backbone {weights.name} at" in planned["text"]
+    broken = {"files": files[-1:], "data": {"label": "elm"}}
+    refused = client.post("/api/plan", **broken).json()
+    done = ended(client, client.post("/api/teach", files=files, data=data))
+    assert "looked at 7 photos in" in done["message"]
+    failed = ended(client, client.post("/api/teach", **broken))
+    assert "Nothing new to learn from 1 photo." in failed["error"]
+    page = client.get(done["report"]).text
+    assert "learned photos taught on 20" in page
+    for told in (planned, refused, done, failed, page):
+        for own in (str(tmp_path), str(weights.parent), "new-serving", "taught-", "photos/0"):
+            assert own not in str(told), own
+
+
+def test_a_report_of_an_earlier_version_tells_no_paths(serve: Serve, zoo: Path) -> None:
+    reports = zoo.parent / "zoo-reports"
+    reports.mkdir()
+    photo = zoo.parent / "zoo-serving" / "jobs" / "20260101000000-00000000" / "photos" / "000035"
+    (reports / "version-0001.html").write_text(f"<p>Cannot read {photo} (broken)</p>")
+    assert serve(zoo).get("/api/reports/1").text == "<p>Cannot read photos/000035 (broken)</p>"
+
+
 def test_names_that_may_mean_one_class_are_asked_about(serve: Serve, zoo: Path) -> None:
     client = serve(zoo)
     files, data = lesson(0, seed=8), {"label": "Ash"}
@@ -141,6 +191,8 @@ def test_names_that_may_mean_one_class_are_asked_about(serve: Serve, zoo: Path) 
         question = client.post(route, files=files, data=data)
         assert question.status_code == 409
         assert question.json()["similar"] == [["Ash", "ash"]]
+        assert "`Ash` and `ash` differ only by case" in question.json()["error"]
+        assert "rename=" not in question.json()["error"]
     job = ended(
         client, client.post("/api/teach", files=files, data={**data, "rename": '{"Ash": "ash"}'})
     )
@@ -148,19 +200,61 @@ def test_names_that_may_mean_one_class_are_asked_about(serve: Serve, zoo: Path) 
     assert client.get("/api/state").json()["classes"] == 3
 
 
+def test_what_is_wrong_with_a_name_is_told_without_python(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo)
+    taught = client.post("/api/teach", files=lesson(3), data={"label": "a\x00b"})
+    renamed = client.post("/api/classes/rename", json={"old": "ash", "new": "Birch"})
+    for answer, said in ((taught, "another name"), (renamed, "merge them")):
+        assert said in answer.json()["error"]
+        assert "=" not in answer.json()["error"]
+        assert "MODEL" not in answer.json()["error"]
+    forgotten = client.post("/api/classes/forget", json={"name": "ash"}).json()["text"]
+    assert "--retrain PHOTOS" in forgotten
+    assert "retrain=" not in forgotten
+
+
 def test_a_plan_tells_what_would_be_done_and_keeps_nothing(serve: Serve, zoo: Path) -> None:
     before = files_below(zoo)
     client = serve(zoo)
     planned = client.post("/api/plan", files=class_folders(6, 4)).json()
     assert planned["classes"] == [
-        {"label": name, "photos": 6, "new": name == "date"} for name in NAMES[:4]
+        {"label": name, "photos": 6, "sent": 6, "new": name == "date"} for name in NAMES[:4]
     ]
+    assert planned["notes"] == []
     assert "Would learn" in planned["text"]
     assert planned["answers_after_seconds"] <= planned["done_after_seconds"]
     assert client.get("/api/jobs").json() == {"jobs": []}
     assert files_below(zoo) == before
     assert files_below(zoo.parent / "zoo-serving") <= {".lock"}
     assert str(zoo.parent) not in planned["text"]
+
+
+def test_a_plan_counts_what_would_be_learned(serve: Serve, zoo: Path) -> None:
+    client = serve(zoo)
+    before = [(f"ash/{n}.png", c) for n, c in enumerate(pngs(0, 4, seed=7))]
+    ended(client, client.post("/api/teach", files=named(*before)))
+    more = [("ash/bad.png", b"no photo"), ("ash/new.png", png(0, seed=8)), ("oak/b.png", b"nor")]
+    planned = client.post("/api/plan", files=named(*before, *more)).json()
+    assert planned["classes"] == [
+        {"label": "ash", "photos": 1, "sent": 6, "new": False},
+        {"label": "oak", "photos": 0, "sent": 1, "new": True},
+    ]
+    told = " ".join(planned["notes"])
+    assert "4 of 7 photos were learned before" in told
+    assert "ash/bad.png" in told
+
+
+def test_what_the_first_plan_needs_is_imported_ahead(
+    serve: Serve, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(service, "import_module", imported.put)
+    serve(tmp_path / "new")
+    assert [imported.get(timeout=60) for _ in service.FOR_PLANS] == list(service.FOR_PLANS)
+    serve(zoo, read_only=True)  # nobody plans there
+    serve(zoo)
+    assert imported.get(timeout=60) == service.FOR_PLANS[0]
+    assert imported.empty()
 
 
 def test_taught_photos_are_kept_in_class_folders_if_wanted(

@@ -92,6 +92,7 @@ class LearnPlan:
     source: str
     new_classes: list[str]
     known_classes: list[str]
+    photos: dict[str, int]  # that are new, by class: for training and held out
     training: int  # photos
     held_out: int
     backbone: str

@@ -40,6 +40,19 @@ class LearnJob:
         """The version that undo goes back to, and that stays if the learn is dropped."""
         return self.parent if self.forgets is None else self.replaces
 
+    def is_done(self, info: Mapping[str, Any]) -> bool:
+        """Whether a version (`version.json`) is the last that it makes, and no first look."""
+        is_last = not info.get("is_look") or not self.training["epochs"]
+        return info.get("job") == self.fingerprint and is_last
+
+    def is_looked_at(self, info: Mapping[str, Any]) -> bool:
+        """Whether a version goes with it if it is dropped.
+
+        That is its own look, or that of a learn which it had dropped itself. Any other version is
+        current because the user went there since.
+        """
+        return bool(info.get("is_look")) and info["parent"] == self.before
+
     def write(self, folder: Path) -> None:
         write_json(inside(folder, JOB), self.__dict__)
 

@@ -39,7 +39,7 @@ def resolve_names(
     names = {name: chosen.get(name, _tidy(name)) for name in labels}
     if not all(names.values()):
         raise UserError("A class name is empty. Give every image a label and every class a name.")
-    _refuse_hidden_characters(names)
+    _refuse_hidden_characters(names.values())
     # A name that was renamed to itself is decided: it is a class of its own.
     open_names = {chosen.get(n, n) for n in labels if n not in chosen or chosen[n] != _tidy(n)}
     pairs = _similar(sorted(open_names - set(known)), known)
@@ -53,24 +53,22 @@ def check_new_name(name: str, others: Sequence[str]) -> str:
     tidy = _tidy(name)
     if not tidy:
         raise UserError("A class name is empty. Give the class a name.")
-    _refuse_hidden_characters({name: tidy})
+    _refuse_hidden_characters([tidy])
     for other in others:
         if _folded(other) == _folded(tidy):
             raise UserError(
-                f"There is a class `{other}` already. To make one class of two, merge them "
-                "(`hashprompt merge MODEL A B --into C`)."
+                f"There is a class `{other}` already. To make one class of two, merge them."
             )
     return tidy
 
 
-def _refuse_hidden_characters(names: Mapping[str, str]) -> None:
+def _refuse_hidden_characters(names: Collection[str]) -> None:
     """A class is known by its name for ever, so the name must be what one sees."""
-    for given, name in names.items():
+    for name in names:
         if visible(name) != name:
             raise UserError(
                 f"The class name `{shortened(name)}` holds characters that cannot be seen, shown "
-                "here by their codes. Give the folder or label another name, or say "
-                f"rename={{{given!a}: …}}."
+                "here by their codes. Give the folder or label another name."
             )
 
 

@@ -54,6 +54,8 @@ class Photo(Entry):
 
     @property
     def display_name(self) -> str:
+        if self.shown:
+            return self.shown
         return self.name if isinstance(self.file, Path) else str(self.file)
 
 
@@ -131,7 +133,7 @@ def _with_test(training: LabelledImages, test: LabelledImages) -> LabelledImages
 def _with_digests(entries: Sequence[Entry], names: Mapping[str, str]) -> list[Photo]:
     digests = in_threads(content_digest, [entry.file for entry in entries])
     return [
-        Photo(entry.file, entry.name, names[entry.label], entry.part, digest=digest)
+        Photo(entry.file, entry.name, names[entry.label], entry.part, "", entry.shown, digest)
         for entry, digest in zip(entries, digests, strict=True)
     ]
 
@@ -168,7 +170,8 @@ def _without_repeats(
         (
             len(relabelled),
             "photos that were learned before have another label now; the label of then stays: "
-            f"{shorten(relabelled)}.",
+            f"{shorten(relabelled)}. To change it, undo that learn, or rename, merge or forget the "
+            "class.",
         ),
         (
             counts["unclear"],
@@ -183,18 +186,19 @@ def _without_repeats(
 
 def _read(photos: Sequence[Photo], options: ReadOptions) -> tuple[Photos, list[Photo], list[str]]:
     """The images that can be read, the photos they belong to, each with its part, and notes."""
-    images, readable, notes = open_photos([p.file for p in photos], options, reading_bar)
-    parted, split_notes = _split([photos[index] for index in readable])
+    files, shown = [photo.file for photo in photos], [photo.shown for photo in photos]
+    images, readable, notes = open_photos(files, options, reading_bar, shown)
+    parted = _split([photos[index] for index in readable])
     # That all fits into memory is no news.
-    return images, parted, [*(notes if images.on_disk else notes[1:]), *split_notes]
+    return images, parted, list(notes if images.on_disk else notes[1:])
 
 
-def _split(photos: Sequence[Photo]) -> tuple[list[Photo], tuple[str, ...]]:
+def _split(photos: Sequence[Photo]) -> list[Photo]:
     """Photos with their parts; what has no file name is drawn by its digest."""
     named = [p if isinstance(p.file, Path) else replace(p, name=p.digest) for p in photos]
-    entries, _, notes = divided(named, "given")
+    entries, *_ = divided(named, "given")  # how many are held out, the plan says
     parted = zip(photos, entries, strict=True)
-    return [replace(photo, part=entry.part) for photo, entry in parted], notes
+    return [replace(photo, part=entry.part) for photo, entry in parted]
 
 
 def _check_classes(

@@ -1,5 +1,6 @@
 """What comes before a learn: the data set, the config, the plan, the job on disk."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,9 +65,7 @@ class LearnPlanner:
 
     def is_done(self, job: LearnJob) -> bool:
         """Whether a learn was killed between its commit and clearing up."""
-        info = {} if self.store.is_new else self.store.version().info
-        is_last = not info.get("is_look") or not job.training["epochs"]
-        return info.get("job") == job.fingerprint and is_last
+        return not self.store.is_new and job.is_done(self.store.version().info)
 
     def dropped(self) -> LearnJob | None:
         """The learn that was interrupted and shall be dropped, with the choices it made."""
@@ -88,10 +87,7 @@ class LearnPlanner:
         job = unfinished or dropped
         if current is None or job is None:
             return current
-        # Beside the dropped learn: its own look, or that of one which it had dropped itself. Any
-        # other version is current because the user went there since.
-        is_look = current.info.get("is_look") and current.info["parent"] == job.before
-        if unfinished or is_look:
+        if unfinished or job.is_looked_at(current.info):
             return None if job.before is None else self.store.version(job.before)
         return current
 
@@ -157,7 +153,7 @@ class LearnPlanner:
         known: list[str] = base.info["classes"] if base else []
         records = photo_records(self.store, base).values()
         earlier = sum(record.can_be_tested for record in records)  # they are asked again
-        classes = sorted(set(dataset.labels))
+        photos = dict(sorted(Counter(dataset.labels).items()))
         held_out = dataset.parts.count(TEST)
         each = seconds_per_image(config.backbone, config.device)
         count = len(dataset.labels) - held_out
@@ -167,8 +163,9 @@ class LearnPlanner:
         followed = follows * routers * (1 + options.get("drift_views", 0))
         return LearnPlan(
             dataset.name,
-            [c for c in classes if c not in known],
-            [c for c in classes if c in known],
+            [c for c in photos if c not in known],
+            [c for c in photos if c in known],
+            photos,
             count,
             held_out,
             config.backbone.name,

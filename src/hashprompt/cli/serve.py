@@ -85,11 +85,17 @@ def serve(
     missing = [name for name in ("fastapi", "uvicorn", "python_multipart") if not find_spec(name)]
     if missing:
         raise UserError(f"`serve` needs {', '.join(missing)}: pip install 'hashprompt[serve]'")
+    from hashprompt.backbone.names import with_full_file
     from hashprompt.classifier.options import refuse_bad_settings
     from hashprompt.classifier.store import Store
 
     model, settings = model.expanduser(), parse_settings(set_)
-    refuse_bad_settings(settings, Store(model).is_new)  # before torch is imported
+    # All of it before torch is imported, and before somebody opens the page.
+    refuse_bad_settings(settings, Store(model).is_new)
+    if backbone is not None:
+        with_full_file(backbone)  # refuses what is not there
+    if read_only:
+        Store(model).header()  # who cannot teach needs something to ask
     if token is not None and not token.strip():
         raise UserError("The token is empty. Give one of some length, or none.")
     from hashprompt.serve.server import serve as run

@@ -13,37 +13,24 @@ from starlette.types import ASGIApp
 from hashprompt import __version__
 from hashprompt.errors import UserError, shortened
 from hashprompt.serve.guard import Guard
-from hashprompt.serve.learning import Worker
-from hashprompt.serve.metrics import Metrics
 from hashprompt.serve.models import Problem
 from hashprompt.serve.problems import FAULT, Refusal, problem_response
 from hashprompt.serve.routes import asking, pages, past, teaching, unsure
 from hashprompt.serve.service import Service
-from hashprompt.serve.settings import ServeSettings
 
 ROUTERS = (asking.router, teaching.router, past.router, unsure.router, pages.router)
 
 
-def create_app(settings: ServeSettings, worker: Worker | None = None) -> ASGIApp:
-    """A server as an ASGI application.
-
-    Args:
-        worker: carries out learns; by default in a process of its own.
-
-    Raises:
-        UserError: if the folder is no classifier.
-    """
-    metrics = Metrics()
-    service = Service(settings, metrics, worker)
+def create_app(service: Service) -> ASGIApp:
+    """A server as an ASGI application, which starts the service unless that was done before."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        running = service.running()
-        await run_in_threadpool(running.__enter__)
+        await run_in_threadpool(service.start)
         try:
             yield
         finally:
-            await run_in_threadpool(running.__exit__, None, None, None)
+            await run_in_threadpool(service.stop)
 
     app = FastAPI(
         title="hashprompt serve",
@@ -59,7 +46,7 @@ def create_app(settings: ServeSettings, worker: Worker | None = None) -> ASGIApp
         app.include_router(router)
     for kind in (HTTPException, UserError, RequestValidationError, Exception):
         app.add_exception_handler(kind, _in_words)
-    return Guard(app, settings, metrics)
+    return Guard(app, service.settings, service.metrics)
 
 
 async def _in_words(request: Request, error: Exception) -> Response:
@@ -73,5 +60,5 @@ async def _in_words(request: Request, error: Exception) -> Response:
         error = Refusal(400, str(error))
     elif not isinstance(error, HTTPException):  # the guard writes it to the log
         error = Refusal(503, FAULT, 5)
-    error.detail = request.app.state.service.settings.without_paths(error.detail)
+    error.detail = request.app.state.service.settings.for_clients(error.detail)
     return problem_response(error, str(request.state.request_id))

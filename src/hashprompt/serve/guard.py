@@ -12,10 +12,11 @@ from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, cookie_parser
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hashprompt.serve.metrics import Metrics
-from hashprompt.serve.problems import FAULT, Refusal, problem_response
+from hashprompt.serve.problems import FAULT, Refusal, problem_response, token_page
 from hashprompt.serve.request_log import log
 from hashprompt.serve.settings import ServeSettings, is_loopback
 
@@ -125,6 +126,7 @@ class _Exchange:
         self._receive_next, self._send_next = receive, send
         self.id = secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = self.id
+        self.is_head = scope["method"] == "HEAD"
         self.status = 0  # none was sent
         self.limits = guard.settings.limits
         self.started = time.monotonic()
@@ -136,7 +138,9 @@ class _Exchange:
         try:
             guard.check(self.scope)
             self._check_length()
-            await guard.app(self.scope, self.receive, self.send)
+            # What HEAD asks for is what GET would give, without the content.
+            scope = {**self.scope, "method": "GET"} if self.is_head else self.scope
+            await guard.app(scope, self.receive, self.send)
         except Refusal as refusal:
             await self._refuse(refusal)
         except (Gone, ClientDisconnect):
@@ -150,8 +154,12 @@ class _Exchange:
 
     async def _refuse(self, refusal: Refusal) -> None:
         if self.status == 0:
+            response: Response = problem_response(refusal, self.id)
+            by_person = "text/html" in Headers(scope=self.scope).get("accept", "")
+            if refusal.status_code == 401 and self.scope["path"] == "/" and by_person:
+                response = token_page()
             with suppress(Gone):
-                await problem_response(refusal, self.id)(self.scope, self._receive_next, self.send)
+                await response(self.scope, self._receive_next, self.send)
 
     async def _drain(self) -> None:
         """Let a client send what it has begun: one that is cut off does not hear the answer."""
@@ -229,6 +237,8 @@ class _Exchange:
                 headers.setdefault(name, value)
             headers.setdefault("Cache-Control", "no-store")
             headers["X-Request-Id"] = self.id
+        elif self.is_head:
+            message = {**message, "body": b""}
         try:
             await asyncio.wait_for(self._send_next(message), self.limits.silent_seconds)
         except (TimeoutError, OSError) as error:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
 from hashprompt.classifier.store import Store
@@ -179,7 +180,9 @@ class Learning:
         for event in self._worker.learn(self._order(job)):
             ending = event
             if "progress" in event:
-                now = self._jobs.update(job.id, progress=Progress(**event["progress"]))
+                progress = Progress(**event["progress"])
+                text = self._for_clients(job, progress.text)
+                now = self._jobs.update(job.id, progress=replace(progress, text=text))
                 if self._stopped.is_set() or not now.is_unfinished:
                     self._worker.stop()  # it began while it was being stopped
         return ending
@@ -203,7 +206,7 @@ class Learning:
             job = self._jobs.update(
                 job.id,
                 state="done",
-                message=self._without_paths(job, done["message"]),
+                message=self._for_clients(job, done["message"]),
                 version=done["version"],
                 report=report,
                 progress=Progress("done", 1.0, 0.0),
@@ -224,12 +227,14 @@ class Learning:
             return
         stays = self._taken_back(job)  # first: a server that dies now tries it again
         if stays is not None:
-            error = self._without_paths(job, f"{error} {stays}".strip())
+            error = self._for_clients(job, f"{error} {stays}".strip())
             self._jobs.update(job.id, state="failed", error=error)
 
-    def _without_paths(self, job: Job, text: str) -> str:
-        """Where things lie on the server is nothing for clients."""
-        return self._settings.without_paths(text.replace(f"{self._jobs.folder(job)}/", ""))
+    def _for_clients(self, job: Job, text: str) -> str:
+        """What was learned is, for people, so many photos."""
+        photos = "1 photo" if job.photos == 1 else f"{job.photos:,} photos"
+        text = text.replace(str(self._jobs.source(job)), photos)
+        return self._settings.for_clients(text.replace(job.source.removesuffix(".csv"), photos))
 
     # Taking back. --------------------------------------------------------------------------
 
@@ -256,6 +261,6 @@ class Learning:
                     return None
             return take_back(store, self._jobs.source(job))
         except UserError as error:
-            problem = self._without_paths(job, str(error))
+            problem = self._for_clients(job, str(error))
             log("unfinished learn stays", logging.WARNING, job=job.id, error=problem)
             return f"What it had learned could not be taken back: {problem}"

@@ -99,6 +99,7 @@ class StateOut(BaseModel):
     effort: EffortName
     limits: LimitsOut
     job: JobOut | None
+    unfinished: str | None  # what a learn was of that was begun elsewhere and not finished
     unsure: int
 
 
@@ -109,13 +110,15 @@ class HealthOut(BaseModel):
 
 class PlannedClass(BaseModel):
     label: str
-    photos: int
+    photos: int  # that would be learned or held out
+    sent: int  # broken ones and those that it knows already among them
     new: bool
 
 
 class PlanOut(BaseModel):
     text: str
     classes: list[PlannedClass]
+    notes: list[str]  # why photos are left out, among others
     left_out: int  # files that are no photos
     answers_after_seconds: float
     done_after_seconds: float

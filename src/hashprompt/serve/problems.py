@@ -3,9 +3,19 @@
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse
 
 FAULT = "Something went wrong here. Try again later."
+
+
+TOKEN_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>hashprompt</title></head><body>
+<h1>This server wants its token</h1>
+<p>It printed an address with the token when it started: open that, or type the token here.</p>
+<form action="/"><label>Token <input name="token" type="password" required autofocus></label>
+<button>Open</button></form></body></html>
+"""
 
 
 class Refusal(HTTPException):
@@ -22,6 +32,11 @@ class Refusal(HTTPException):
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         super().__init__(status, error, headers)
         self.more = more
+
+
+def token_page() -> HTMLResponse:
+    """For people who open the page without the token; programs are told as of any problem."""
+    return HTMLResponse(TOKEN_PAGE, 401)
 
 
 def problem_response(problem: HTTPException, request_id: str) -> JSONResponse:

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +16,16 @@ from hashprompt.errors import UserError
 from hashprompt.serve.app import create_app
 from hashprompt.serve.guard import HEADER_BYTES
 from hashprompt.serve.request_log import log_to_stderr
+from hashprompt.serve.service import Service
 from hashprompt.serve.settings import ServeSettings
 
 HEADER_SECONDS = 15.0  # in which they must have arrived
 KEEP_ALIVE = 10  # seconds that a line may be idle between two requests
 BACKLOG = 512  # lines that wait to be taken
+EVERYWHERE = {  # hosts that stand for all addresses -> an address that nobody has
+    "0.0.0.0": (socket.AF_INET, "192.0.2.1"),
+    "::": (socket.AF_INET6, "2001:db8::1"),
+}
 GRACE = 3  # seconds for answers that are on their way when the server stops
 
 
@@ -55,19 +61,35 @@ def serve(settings: ServeSettings, port: int, say: Callable[[str], None]) -> Non
         say: prints a line.
 
     Raises:
-        UserError: if the folder is no classifier, or the address cannot be had.
+        UserError: if the folder is no classifier or in use, or the address cannot be had.
     """
     if settings.token is None and not settings.is_local:
         settings = replace(settings, token=new_token())
-    app = create_app(settings)
     listening = listen(settings.host, port)
-    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    log_to_stderr()
+    service = Service(settings)
+    service.start()  # here, since uvicorn would tell as a traceback what is wrong
+    host = reachable(settings.host)
+    shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     say(f"Serving {settings.folder} at {address} (Ctrl-C stops).")
     if settings.token:
         say(f"Open {address}?token={settings.token} (the token is not shown again).")
-    log_to_stderr()
-    uvicorn_server(app, settings).run([listening])
+    try:
+        uvicorn_server(create_app(service), settings).run([listening])
+    finally:
+        service.stop()
+
+
+def reachable(host: str) -> str:
+    """An address or name to open on another machine; of all addresses, the one that leads out."""
+    if host not in EVERYWHERE:
+        return host
+    family, elsewhere = EVERYWHERE[host]
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((elsewhere, 9))  # sends nothing: the system says which way it would go
+        return str(probe.getsockname()[0])
+    return socket.gethostname()
 
 
 def uvicorn_server(app: ASGIApp, settings: ServeSettings) -> uvicorn.Server:

@@ -1,7 +1,8 @@
 """All that belongs to one server."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import threading
+from contextlib import ExitStack, suppress
+from importlib import import_module
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -14,8 +15,13 @@ from hashprompt.serve.jobs import Job, Jobs
 from hashprompt.serve.learning import Learning, LearnWorker, Worker
 from hashprompt.serve.metrics import Metrics
 from hashprompt.serve.private import PrivateFolder
+from hashprompt.serve.problems import Refusal
 from hashprompt.serve.settings import ServeSettings
+from hashprompt.serve.taking_back import is_free, left_elsewhere
 from hashprompt.serve.uploads import MemoryBudget
+
+# The second has all weights that there are; a classifier that has learned knows its own.
+FOR_PLANS = ("hashprompt.classifier.planner", "hashprompt.backbone.weights")
 
 
 class Service:
@@ -23,19 +29,16 @@ class Service:
 
     Args:
         settings: of the server.
-        metrics: of the server.
-        worker: carries out learns.
+        worker: carries out learns; by default in a process of its own.
+
+    Raises:
+        UserError: if the folder is no classifier.
     """
 
-    def __init__(
-        self,
-        settings: ServeSettings,
-        metrics: Metrics,
-        worker: Worker | None = None,
-    ) -> None:
-        self.settings, self.metrics = settings, metrics
+    def __init__(self, settings: ServeSettings, worker: Worker | None = None) -> None:
+        self.settings, self.metrics = settings, Metrics()
         self.store = Store(settings.folder)
-        self.answering = Answering(settings, metrics, self._is_to_keep, self._is_learning)
+        self.answering = Answering(settings, self.metrics, self._is_to_keep, self._is_learning)
         self.budget = MemoryBudget(settings.limits.memory_bytes)
         self.private = PrivateFolder(settings.folder)
         self.jobs = Jobs(self.private, settings.limits.kept_jobs)
@@ -44,16 +47,22 @@ class Service:
         self.followers = 0  # clients that follow a job
         self.is_planning = False
         self._read: tuple[tuple[int, ...], tuple[int, list[str]]] | None = None
-        metrics.gauges |= {
+        self._running: ExitStack | None = None
+        self.metrics.gauges |= {
             "version": self.version,
             "waiting_photos": lambda: self.answering.waiting,
             "jobs": lambda: len(self.jobs.unfinished()),
             "unsure_photos": lambda: len(self.asked),
         }
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """From start to stop. A server that only answers writes nothing."""
+    def start(self) -> None:
+        """Begin, unless it has begun. A server that only answers writes nothing.
+
+        Raises:
+            UserError: if another server uses the classifier, or something on disk is damaged.
+        """
+        if self._running is not None:
+            return
         with ExitStack() as stack:
             if not self.settings.read_only:
                 stack.enter_context(self.private.opened())
@@ -61,9 +70,20 @@ class Service:
                 self.asked.load(self.settings.keep_asked)
                 self.learning.start()
                 stack.callback(self.learning.stop)
+                threading.Thread(target=self._import_ahead, name="importing", daemon=True).start()
             self.answering.start()
             stack.callback(self.answering.stop)
-            yield
+            self._running = stack.pop_all()
+
+    def stop(self) -> None:
+        if self._running is not None:
+            self._running.close()
+
+    def _import_ahead(self) -> None:
+        """So that the first plan need not wait for it; what is wrong, that one is told."""
+        with suppress(Exception):
+            for name in FOR_PLANS if self.store.is_new else FOR_PLANS[:1]:
+                import_module(name)
 
     def _is_to_keep(self, answer: Answer) -> bool:
         """Whether a photo with this answer goes to those it is unsure about."""
@@ -72,6 +92,27 @@ class Service:
 
     def _is_learning(self) -> bool:
         return bool(self.jobs.unfinished())
+
+    def unfinished(self) -> str | None:
+        """What a learn is called that was begun outside of this server and is not finished."""
+        if self.settings.read_only:  # it knows no jobs, and nothing can be done about it here
+            return None
+        own = {str(self.jobs.source(job)) for job in self.jobs.all()}
+        return left_elsewhere(self.store, own)
+
+    def refuse_unfinished(self) -> None:
+        """
+        Raises:
+            Refusal: if a learn that was begun elsewhere is in the way, and nobody goes on with it.
+        """
+        name = self.unfinished()
+        if name is not None and is_free(self.store):
+            raise Refusal(
+                409,
+                f"A learn of {name} was begun outside of this page and is not finished. Finish it "
+                f"(`hashprompt learn {self.settings.name} --resume`), or drop it in Teach (DELETE "
+                "/api/unfinished).",
+            )
 
     def version(self) -> int:
         """The version that answers; 0 if nothing is learned."""

@@ -1,6 +1,7 @@
 """What can be set about a server."""
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 from hashprompt.classifier.learn_job import Effort
 
 MEGABYTE = 10**6
+OWN_FOLDERS = "(?:jobs|uploads)/[-0-9a-f]+"  # of a lesson, in the private folder
+OWN_LISTS = r"taught-(\d{4}-\d\d-\d\d)-[0-9a-f]{8}(?:[.]csv)?"  # as `jobs` calls them
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,14 @@ class ServeSettings:
     def is_local(self) -> bool:
         return is_loopback(self.host)
 
-    def without_paths(self, text: str) -> str:
-        """A message for clients, to whom it is nothing where things lie on the server."""
-        for parent in (self.folder.resolve().parent, self.folder.parent):
-            text = text.replace(f"{parent}/", "") if str(parent) not in (".", "/") else text
-        return text
+    def for_clients(self, text: str) -> str:
+        """A text without where things lie on the server, and what it calls them."""
+        weights = Path((self.backbone or "").rpartition("@")[2])
+        for path in filter(None, (self.folder, self.photos, weights)):
+            for parent in (path.resolve().parent, path.parent):
+                text = text.replace(f"{parent}/", "") if str(parent) not in (".", "/") else text
+        text = re.sub(f"{re.escape(self.name)}-serving/{OWN_FOLDERS}/", "", text)
+        return re.sub(OWN_LISTS, r"photos taught on \1", text)
 
 
 def is_loopback(host: str) -> bool:

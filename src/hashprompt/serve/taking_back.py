@@ -1,10 +1,12 @@
-"""Undo what a learn of the server has done that was cancelled or has failed."""
+"""Undo what an unfinished learn has done: a cancelled or failed one, or one of somebody else."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from hashprompt.classifier.learn_job import LearnJob
 from hashprompt.classifier.store import Store
 from hashprompt.errors import UserError
+from hashprompt.texts import visible
 
 
 def is_free(store: Store) -> bool:
@@ -20,6 +22,41 @@ def unfinished_source(store: Store) -> str | None:
     """The list of photos of the learn that is unfinished in the classifier, if there is one."""
     unfinished = LearnJob.read(store.learning)
     return None if unfinished is None else unfinished.source
+
+
+def left_elsewhere(store: Store, own: Collection[str]) -> str | None:
+    """What a learn is called that somebody else left unfinished: no other can begin.
+
+    Args:
+        own: lists of photos of the server's own learns, which it takes care of.
+    """
+    try:
+        job = LearnJob.read(store.learning)
+    except UserError:
+        return "unknown photos"  # it is damaged, and in the way all the same
+    if job is None or job.source in own:
+        return None
+    if not store.is_new and job.is_done(store.version().info):
+        return None  # only clearing up is left, which the next learn does
+    return "photos from memory" if job.source is None else visible(Path(job.source).name)
+
+
+def drop_unfinished(store: Store) -> str:
+    """Drop the unfinished learn, with its first look; in words, what answers now.
+
+    Raises:
+        UserError: if it is still running, or the version before is damaged.
+    """
+    with store.lock("dropping a learn"):
+        try:
+            job = LearnJob.read(store.learning)
+        except UserError:  # a damaged one is dropped too
+            job = None
+        if job is not None and job.before is not None and job.is_looked_at(store.version().info):
+            store.go_to(job.before)
+        store.drop_learning()
+        answers = "nothing is learned yet" if store.is_new else f"version {store.current()} answers"
+    return f"The unfinished learn is dropped; {answers}."
 
 
 def take_back(store: Store, source: Path) -> str:

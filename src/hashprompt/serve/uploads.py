@@ -144,9 +144,12 @@ class Lesson:
         """A CSV file for `learn`, beside the photos; `paths` tells where else some lie."""
         text = io.StringIO()
         table = csv.writer(text)
-        table.writerow(("path", "label"))
-        rows = (((paths or {}).get(photo.path, photo.path), label) for photo, label in self.photos)
-        table.writerows(dict.fromkeys(rows))  # kept by its content, a photo may be there twice
+        table.writerow(("path", "label", "name"))
+        names = {  # by place: kept by its content, a photo may be there twice
+            ((paths or {}).get(photo.path, photo.path), label): shortened(photo.name)
+            for photo, label in self.photos
+        }
+        table.writerows((path, label, name) for (path, label), name in names.items())
         target = inside(self.folder, name)
         write_atomically(target, text.getvalue().encode())
         return target

@@ -23,7 +23,8 @@ def locked(folder: Path, in_use: Callable[[], str]) -> Iterator[None]:
     Raises:
         UserError: at once, if another holds it or the disk does not take a lock.
     """
-    lock = FileLock(inside(folder, LOCK))
+    # Of the process: a server takes it in one thread and lets go of it in another.
+    lock = FileLock(inside(folder, LOCK), thread_local=False)
     with in_words(folder):
         make_folder(as_given(folder))
         try:

@@ -50,6 +50,17 @@ def test_a_name_that_differs_by_case_is_asked_about(page: Any, photos: Path) -> 
     expect(page.locator("#plan li")).to_have_text("ash 1 photo, known")
 
 
+def test_the_plan_says_which_photos_are_left_out(page: Any, photos: Path) -> None:
+    open_tab(page, "Teach")
+    brought = [photos / name for name in ("more/elm/0-0.png", "noise.png", "broken.jpg")]
+    page.locator("#teach-files").set_input_files(brought)
+    page.get_by_label("Class of 3 photos").fill("elm")
+    page.get_by_role("button", name="See the plan").click()
+    expect(page.locator("#plan li")).to_have_text("elm 1 of 3 photos, known")
+    expect(page.locator("#plan .notice")).to_contain_text("1 of 3 photos were learned before")
+    expect(page.locator("#plan .notice")).to_contain_text("broken.jpg")
+
+
 def test_photos_without_a_label_are_not_sent(page: Any, photos: Path) -> None:
     open_tab(page, "Teach")
     page.locator("#teach-files").set_input_files(photos / "noise.png")

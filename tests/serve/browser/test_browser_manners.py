@@ -217,6 +217,21 @@ def test_texts_can_be_read(page: Any, photos: Path, scheme: str) -> None:
     assert dark == (scheme == "dark")
 
 
+def test_a_learn_of_the_command_line_is_told_and_dropped(page: Any) -> None:
+    change_state(page, unfinished="more")
+    page.reload()
+    open_tab(page, "Teach")
+    notice = page.locator("#unfinished")
+    expect(notice).to_contain_text("A learn of “more” was begun outside of this page")
+    expect(notice).to_contain_text("hashprompt learn trees --resume")
+    say_instead(page, "/api/unfinished", {"version": 1, "text": "It is dropped."})
+    notice.get_by_role("button", name="Drop it").click()
+    page.unroute("**/api/state")
+    page.get_by_role("dialog").get_by_role("button", name="Drop it").click()
+    expect(page.locator("#teach-note")).to_have_text("It is dropped.")
+    expect(notice).to_be_hidden()
+
+
 def test_read_only_hides_what_cannot_be_done_and_says_why(
     chromium: Any, address: str, journey: dict[str, str]
 ) -> None:

@@ -19,8 +19,8 @@ JOB = {
 }
 DONE = {**JOB, "state": "done", "message": "Version 2: looked at fig."}
 PLAN = {
-    **{"text": "In detail.", "classes": [{"label": "fig", "photos": 1, "new": True}]},
-    **{"left_out": 0, "answers_after_seconds": 1.0, "done_after_seconds": 1.0},
+    **{"text": "In detail.", "classes": [{"label": "fig", "photos": 1, "sent": 1, "new": True}]},
+    **{"notes": [], "left_out": 0, "answers_after_seconds": 1.0, "done_after_seconds": 1.0},
 }
 
 

@@ -33,6 +33,7 @@ class Entry:
         label: name of its class.
         part: `train` or `test`; empty where nobody has decided.
         group: the task or domain it belongs to, if the data tells.
+        shown: how messages call it; empty: by its name or path.
     """
 
     file: ImageFile
@@ -40,6 +41,7 @@ class Entry:
     label: str
     part: Part = ""
     group: str = ""
+    shown: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ def source_from(
 ) -> Source:
     """Read the images of a list and number its classes and groups."""
     entries, split, about_split = divided(entries, layout.split)
-    photos, kept, about_reading = open_photos([entry.file for entry in entries], reading, track)
+    files, shown = [entry.file for entry in entries], [entry.shown for entry in entries]
+    photos, kept, about_reading = open_photos(files, reading, track, shown)
     entries = [entries[index] for index in kept]
     read = in_threads(file_digest, [entry.file for entry in entries])
     digests = [d.hex() for d in track(read, "checksums of images", len(entries))]

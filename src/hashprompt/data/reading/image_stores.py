@@ -36,11 +36,8 @@ class ImageStore(Protocol):
 class Memory:
     """Decoded images end to end in one buffer, which costs no more than their pixels."""
 
-    def __init__(
-        self, sizes: Sequence[tuple[int, int]], files: Sequence[ImageFile] | None = None
-    ) -> None:
-        self.sizes = sizes
-        self.names = [str(file) for file in files or ()]  # the files themselves may be large
+    def __init__(self, sizes: Sequence[tuple[int, int]], names: Sequence[str] = ()) -> None:
+        self.sizes, self.names = sizes, names
         self.starts = list(accumulate((3 * h * w for h, w in sizes), initial=0))
         self.pixels = torch.empty(self.starts[-1], dtype=torch.uint8)
 
@@ -68,8 +65,10 @@ class Memory:
 class Disk:
     """Images decoded whenever they are asked for."""
 
-    def __init__(self, files: Sequence[ImageFile], reading: ReadOptions) -> None:
-        self.files, self.reading = files, reading
+    def __init__(
+        self, files: Sequence[ImageFile], reading: ReadOptions, names: Sequence[str]
+    ) -> None:
+        self.files, self.reading, self.names = files, reading, names
 
     def read(self, index: int) -> Tensor:
         return read_image(self.files[index], self.reading.short_side, self.reading.upright)
@@ -82,7 +81,7 @@ class Disk:
         return file_digest(self.files[index], settings)
 
     def name(self, index: int) -> str:
-        return str(self.files[index])
+        return self.names[index]
 
 
 class Photos:

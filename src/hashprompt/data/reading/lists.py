@@ -1,4 +1,6 @@
-"""`csv:FILE`: image files in a table with the columns path, label[, task|domain][, split]."""
+"""`csv:FILE`: image files in a table with the columns path, label[, task|domain][, split]
+[, name], the last of which is how messages call the image.
+"""
 
 import csv
 import io
@@ -16,7 +18,7 @@ from hashprompt.storage.files import read_file
 
 MOST_ROWS = 2_000_000  # ImageNet has 1.3 million images; so many take 1.5 GB of memory
 MOST_BYTES = 500 * MOST_ROWS
-COLUMNS = ("path", "label", "task", "domain", "split")
+COLUMNS = ("path", "label", "task", "domain", "split", "name")
 PARTS: dict[str, Part] = {
     "": "",
     "train": "train",
@@ -26,7 +28,7 @@ PARTS: dict[str, Part] = {
     "validation": "test",
 }
 TOO_MANY = "more cells than columns"
-EXPECTED = "Expected a first line `path,label` (and task or domain, split), then an image each."
+EXPECTED = "Expected a first line `path,label` (and task or domain, split, name), then the images."
 
 
 def read_list(file: Path, reading: ReadOptions, track: Track = untracked) -> Source:
@@ -73,7 +75,7 @@ def _entry(file: Path, line: int, row: dict[str, str], groups: str | None) -> En
     if TOO_MANY in row:
         raise UserError(f'{file}, line {line}: {TOO_MANY}. Put "…" around a name with a comma.')
     cells = {name: value.strip() for name, value in row.items()}
-    part = cells.pop("split", "").lower()
+    part, shown = cells.pop("split", "").lower(), cells.pop("name", "")
     if part not in PARTS:
         raise UserError(f"{file}, line {line}: split `{part}`. Expected train, test or nothing.")
     empty = [name for name, value in cells.items() if not value]
@@ -81,7 +83,7 @@ def _entry(file: Path, line: int, row: dict[str, str], groups: str | None) -> En
         raise UserError(f"{file}, line {line}: no {' and no '.join(empty)}.")
     path, label = cells.pop("path"), cells.pop("label")
     group = next(iter(cells.values())) if groups else ""
-    return Entry(file.parent / path, Path(path).as_posix(), label, PARTS[part], group)
+    return Entry(file.parent / path, Path(path).as_posix(), label, PARTS[part], group, shown)
 
 
 def _check_files(file: Path, entries: list[Entry]) -> None:

@@ -14,14 +14,21 @@ NAMED = {"stop": 5, "skip": 100}  # what is left out should be known; who is sto
 
 
 def open_photos(
-    files: Sequence[ImageFile], reading: ReadOptions, track: Track = untracked
+    files: Sequence[ImageFile],
+    reading: ReadOptions,
+    track: Track = untracked,
+    shown: Sequence[str] = (),
 ) -> tuple[Photos, list[int], tuple[str, ...]]:
     """Make images ready for use: in memory where they fit, else from disk.
+
+    Args:
+        shown: how messages call them; where it is empty, by their paths.
 
     Returns:
         The readable images; which of the files they are; and what the user should be told.
     """
     problems: dict[int, UnreadableImage] = {}
+    names = [name or str(f) for name, f in zip(shown or [""] * len(files), files, strict=True)]
     every = range(len(files))
 
     def size_of(index: int) -> tuple[int, int]:
@@ -34,7 +41,7 @@ def open_photos(
     sizes = list(track(in_threads(size_of, every), "looking at images", len(files)))
     needed = sum(3 * height * width for height, width in sizes) / 1e9
     fits = needed <= reading.memory_gb
-    store: ImageStore = Memory(sizes, files) if fits else Disk(files, reading)
+    store: ImageStore = Memory(sizes, names) if fits else Disk(files, reading, names)
 
     def decode(index: int) -> None:
         if index in problems:
@@ -51,7 +58,7 @@ def open_photos(
         list(track(in_threads(decode, every), "reading images", len(files)))
     notes = [_about_memory(len(files), needed, fits, reading)]
     if problems:
-        notes.append(_about_problems(problems, len(files), reading))
+        notes.append(_about_problems(problems, names, reading))
     kept = [index for index in range(len(files)) if index not in problems]
     return Photos(store, torch.tensor(kept, dtype=torch.int64)), kept, tuple(notes)
 
@@ -66,12 +73,14 @@ def _about_memory(count: int, needed: float, fits: bool, reading: ReadOptions) -
     )
 
 
-def _about_problems(problems: dict[int, UnreadableImage], count: int, reading: ReadOptions) -> str:
+def _about_problems(
+    problems: dict[int, UnreadableImage], names: Sequence[str], reading: ReadOptions
+) -> str:
     most = NAMED[reading.unreadable]
-    shown = [problems[index] for index in sorted(problems)[:most]]
-    listed = "; ".join(f"{p.file} ({p.reason})" for p in shown)
+    told = sorted(problems)[:most]
+    listed = "; ".join(f"{names[index]} ({problems[index].reason})" for index in told)
     more = f"; and {len(problems) - most} more" if len(problems) > most else ""
-    found = f"{len(problems)} of {count:,} images cannot be read: {listed}{more}."
+    found = f"{len(problems)} of {len(names):,} images cannot be read: {listed}{more}."
     if reading.unreadable == "stop":
         raise UserError(f"{found} Replace or remove them, or use unreadable=skip.")
     return f"{found} They are left out."

@@ -111,10 +111,7 @@ function drawRunning(card, job, head) {
 function endedParts(job) {
   if (job.error) return [make("p", { class: "notice bad" }, job.error)];
   if (job.state === "cancelled") return [make("p", { class: "quiet" }, job.message)];
-  // The server's name of a learn says nothing to people; how many photos it had does.
-  const message = (job.message || "").replace(/\btaught-[\d-]+-[0-9a-f]+\b/, count(job.photos, "photo"));
-  const lines = message.split("\n").filter((line) => line.trim());
-  const [first, ...rest] = lines;
+  const [first, ...rest] = (job.message || "").split("\n").filter((line) => line.trim());
   const report = job.report && make("a", { href: job.report, target: "_blank", rel: "noopener", class: "button" }, "Open the report");
   return [
     first && make("p", { class: "lead" }, first),

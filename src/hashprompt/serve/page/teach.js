@@ -1,7 +1,7 @@
 // Teach: photos and labels in, a plan, then a learn.
 
-import { app, call, onState } from "./api.js";
-import { $, button, dropPictures, during, make, picture, tell } from "./dom.js";
+import { app, call, onState, refresh } from "./api.js";
+import { $, button, dropPictures, during, make, picture, question, tell } from "./dom.js";
 import { chosen, isPicture, isZip } from "./files.js";
 import { showJob } from "./jobs.js";
 import { count, duration, listed } from "./words.js";
@@ -35,7 +35,9 @@ export function startTeach() {
     during($("teach-plan"), $("teach-error"), showPlan);
   });
   $("teach-start").addEventListener("click", () => during($("teach-start"), $("teach-error"), teach));
+  $("unfinished-drop").addEventListener("click", () => during($("unfinished-drop"), $("unfinished-error"), dropUnfinished));
   onState(showEfforts);
+  onState(showUnfinished);
 }
 
 function showEfforts(state) {
@@ -48,6 +50,22 @@ function showEfforts(state) {
     const text = make("span", {}, make("strong", {}, name), make("span", { class: "fine" }, words));
     $("efforts").append(make("label", { class: "choice" }, input, text));
   }
+}
+
+/** A learn of the command line that was killed: until it is finished or dropped, no other can begin. */
+function showUnfinished({ unfinished, name }) {
+  $("unfinished").hidden = !unfinished;
+  $("unfinished-text").textContent = `A learn of “${unfinished}” was begun outside of this page and is not finished; nothing else can be taught until it is. If it does not run any more, finish it with: hashprompt learn ${name} --resume`;
+}
+
+async function dropUnfinished() {
+  const title = `Drop the learn of “${app.state.unfinished}”?`;
+  const text = "What it has learned so far goes; finished versions stay.";
+  if (!(await question({ title, text, confirm: "Drop it", danger: true }))) return;
+  const { text: said } = await call("/api/unfinished", { method: "DELETE" });
+  await refresh();
+  tell($("teach-note"), said);
+  $("teach-choose").focus(); // the button that was pressed is no longer there
 }
 
 // The tray. ----------------------------------------------------------------------------------------
@@ -233,6 +251,7 @@ function fillPlan(plan) {
     make("p", { class: "lead" }, planWords(plan)),
     make("ul", { class: "chips" }, ...plan.classes.map(chip)),
     plan.left_out > 0 && make("p", { class: "notice" }, `${count(plan.left_out, "file")} left out: not a photo.`),
+    plan.notes.length > 0 && make("p", { class: "notice" }, plan.notes.join("\n")),
     make("details", {}, make("summary", {}, "In detail"), make("pre", {}, plan.text)),
   ];
   $("plan").replaceChildren(...parts.filter(Boolean));
@@ -243,8 +262,9 @@ function fillPlan(plan) {
 }
 
 function planWords({ classes, answers_after_seconds: answers, done_after_seconds: done }) {
-  const fresh = classes.filter((known) => known.new).length;
-  const again = classes.length - fresh;
+  const learned = classes.filter(({ photos }) => photos);
+  const fresh = learned.filter((known) => known.new).length;
+  const again = learned.length - fresh;
   const parts = [fresh && count(fresh, "new class", "new classes"), again && `more of ${count(again, "known class", "known classes")}`];
   const what = listed(parts.filter(Boolean)) || "Nothing new";
   const first = answers == null ? "" : ` It can answer after about ${duration(answers)}`;
@@ -252,8 +272,9 @@ function planWords({ classes, answers_after_seconds: answers, done_after_seconds
   return `${what}.${first}${last}${first || last ? "." : ""}`;
 }
 
-function chip({ label, photos, new: isNew }) {
-  const words = `${count(photos, "photo")}, ${isNew ? "new" : "known"}`;
+function chip({ label, photos, sent, new: isNew }) {
+  const few = photos < sent ? `${photos} of ` : "";
+  const words = `${few}${count(sent, "photo")}, ${isNew ? "new" : "known"}`;
   return make("li", {}, make("strong", {}, label), ` ${words}`);
 }
 

@@ -77,6 +77,7 @@ def state(service: ServiceOf) -> dict[str, Any]:
         "effort": settings.effort,
         "limits": {name: getattr(limits, name) for name in shown},
         "job": unfinished[0].to_dict() if unfinished else None,
+        "unfinished": service.unfinished(),
         "unsure": len(service.asked),
     }
 

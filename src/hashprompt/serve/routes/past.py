@@ -112,10 +112,10 @@ def report(version: int, service: ServiceOf) -> HTMLResponse:
         raise Refusal(404, "There is no such version.")
     file = inside(folder.parent, f"{folder.name}-reports", f"version-{version:04d}.html")
     try:
-        content = read_file(file)
+        content = read_file(file).decode()
     except FileNotFoundError:
         raise Refusal(404, "There is no report of this version.") from None
-    return HTMLResponse(content, headers=REPORT_HEADERS)
+    return HTMLResponse(service.settings.for_clients(content), headers=REPORT_HEADERS)
 
 
 # Classes. ------------------------------------------------------------------------------------
@@ -180,6 +180,7 @@ def _edited(
         edit: is told where held-out photos will lie.
     """
     _refuse_while_learning(service)
+    service.refuse_unfinished()
     settings, photos = service.settings, service.settings.photos
     moved = moved_by_edit(photos, classes, check_new_name(into, [])) if photos and into else {}
     # One of its own: what answers meanwhile must not be touched.

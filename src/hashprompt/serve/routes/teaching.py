@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from fastapi import APIRouter, Request
@@ -15,11 +18,13 @@ from hashprompt.classifier.learn_job import Effort
 from hashprompt.classifier.names import SimilarNames, resolve_names
 from hashprompt.serve.jobs import Job
 from hashprompt.serve.keeping import kept_paths
-from hashprompt.serve.models import JobOut, JobsOut, PlanOut, lesson_form
+from hashprompt.serve.models import ChangedOut, JobOut, JobsOut, PlanOut, lesson_form
 from hashprompt.serve.problems import Refusal
 from hashprompt.serve.service import Service, ServiceOf, request_id
+from hashprompt.serve.taking_back import drop_unfinished
 from hashprompt.serve.uploads import Lesson, LessonReader, renamed_classes
 from hashprompt.storage.files import Target, remove_new
+from hashprompt.texts import visible
 
 router = APIRouter(tags=["teach"])
 EFFORTS = ("instant", "quick", "normal", "best")
@@ -84,6 +89,7 @@ def begin(
 ) -> Job:
     """Make a job of a lesson."""
     service.jobs.refuse_more()
+    service.refuse_unfinished()
     names = resolved(service, lesson, rename)
     keep_in = service.settings.photos
     kept = kept_paths(keep_in, lesson, names) if keep_in else {}
@@ -99,31 +105,47 @@ def resolved(service: Service, lesson: Lesson, rename: dict[str, str]) -> dict[s
     try:
         return resolve_names(lesson.counts, service.known_classes(), rename)
     except SimilarNames as question:
+        given, other = map(visible, question.pairs[0])
+        told = (
+            f"The names `{given}` and `{other}` differ only by case or blanks. If they are one "
+            "class, use one name; else a name that differs by more."
+        )
         pairs = [list(pair) for pair in question.pairs]
-        raise Refusal(409, str(question), similar=pairs) from question
+        raise Refusal(409, told, similar=pairs) from question
 
 
 def _planned(
     service: Service, lesson: Lesson, effort: Effort, rename: dict[str, str]
 ) -> dict[str, Any]:
+    service.refuse_unfinished()
     names = resolved(service, lesson, rename)
     source = lesson.write_list("photos.csv")
     settings = service.settings
     classifier = ContinualClassifier(settings.folder, settings.backbone, **settings.options)
     made = classifier.plan(source, effort=effort, rename=rename, unreadable="skip")
-    counts: dict[str, int] = {}
-    for label, count in lesson.counts.items():
-        counts[names[label]] = counts.get(names[label], 0) + count
+    weights = Path(made.backbone).name  # of a file, the name is enough
+    sent = Counter(names[label] for _, label in lesson.photos)
+    known = service.known_classes()
     return {
-        "text": settings.without_paths(made.text().replace(f"{lesson.folder}/", "")),
+        "text": settings.for_clients(replace(made, backbone=weights).text()),
         "classes": [
-            {"label": name, "photos": count, "new": name in made.new_classes}
-            for name, count in sorted(counts.items())
+            {"label": name, "photos": made.photos.get(name, 0), "sent": n, "new": name not in known}
+            for name, n in sorted(sent.items())
         ],
+        "notes": [settings.for_clients(note) for note in made.notes],
         "left_out": lesson.left_out,
         "answers_after_seconds": made.first_answer,
         "done_after_seconds": round(sum(made.seconds.values()), 2),
     }
+
+
+@router.delete("/api/unfinished", response_model=ChangedOut)
+def drop(service: ServiceOf) -> dict[str, Any]:
+    """Drop a learn that was begun outside of this server and is not finished."""
+    if service.unfinished() is None:
+        raise Refusal(404, "There is no such learn. GET /api/state tells of one as `unfinished`.")
+    text = drop_unfinished(service.store)
+    return {"version": service.version(), "text": text}
 
 
 # Jobs. ---------------------------------------------------------------------------------------

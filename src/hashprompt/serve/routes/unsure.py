@@ -32,7 +32,7 @@ def unsure(service: ServiceOf) -> dict[str, Any]:
         {**group, "likely": group["likely"] if group["likely"] in known else None}
         for group in service.asked.groups()
     ]
-    folder = service.settings.without_paths(str(service.private.asked))
+    folder = service.settings.for_clients(str(service.private.asked))
     return {"keep_asked": service.asked.is_on, "folder": folder, "groups": groups}
 
 

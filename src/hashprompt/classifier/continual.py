@@ -296,8 +296,8 @@ class ContinualClassifier(SklearnManners):
             return "Nothing of it stays in this version: nothing was trained beside it."
         return (
             f"What stays: {' and '.join(parts)} were trained beside it. To be rid of that too, "
-            "learn the photos you still have from nothing (`hashprompt forget MODEL CLASS --retrain "
-            "PHOTOS`)."
+            "learn the photos you still have from nothing (`hashprompt forget MODEL CLASS "
+            "--retrain PHOTOS`)."
         )
 
     def _edit(

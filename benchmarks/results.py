@@ -57,7 +57,6 @@ PERCENT: dict[str, Value] = {
     "task inference": lambda result: result["after_task"][-1].get("task_inference"),
     **{f"domain {number}": domain(number) for number in range(1, 9)},
     "FAA with discriminant heads": asked("discriminant heads"),
-    "FAA with two tasks": asked("two tasks"),
     **{
         f"FAA at {name}": asked(name)
         for name in (

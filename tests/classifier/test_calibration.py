@@ -91,6 +91,7 @@ def test_strangeness_is_the_log_ratio_of_two_gaussians() -> None:
     method = registered.load()(registered.config(), backbone)
     generator = torch.Generator().manual_seed(1)
     groups = [torch.randn(30, backbone.dim, generator=generator) + shift for shift in (0, 1, -2)]
+    method.cells.add(0, (0, 1, 2))
     for group in groups:
         add_cell(method.plain_stats, group)
     within = torch.stack([torch.cov(g.T.double()) for g in groups]).mean(0)

@@ -88,6 +88,18 @@ def test_more_lines_than_there_may_be_do_not_stop_it_for_long(port: int) -> None
     assert is_alive(port)
 
 
+def test_who_only_holds_lines_keeps_nobody_out(port: int) -> None:
+    closing = GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    held = [connect(port, GET[:5]) for _ in range(3 * LIMITS.connections)]
+    statuses = []
+    for _ in range(5):
+        statuses.append(answer(connect(port, closing))[0])
+        held.append(connect(port, GET[:5]))  # whoever it was comes again
+    for line in held:
+        line.close()
+    assert statuses == [200] * 5
+
+
 @pytest.mark.parametrize(
     "headers",
     [

@@ -30,18 +30,37 @@ GRACE = 3  # seconds for answers that are on their way when the server stops
 
 
 class ImpatientProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, but who does not send a whole request in time is hung up on."""
+    """HTTP as uvicorn speaks it, but who does not send a whole request in time is hung up on.
+
+    Where all places are taken, the line that has asked nothing for longest goes at once: who only
+    holds lines keeps nobody out.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._make_room()
         self._wait_for_request()
+
+    def _make_room(self) -> None:
+        lines = [line for line in self.connections if isinstance(line, ImpatientProtocol)]
+        open_lines = [line for line in lines if not line.transport.is_closing()]
+        if self.limit_concurrency is None or len(open_lines) < self.limit_concurrency:
+            return
+        silent = [line for line in open_lines if line is not self and line.is_silent]
+        if silent:
+            min(silent, key=lambda line: line.since).transport.close()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no request of it is being answered."""
+        return self.cycle is None or self.cycle.response_complete
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._wait_for_request()
 
     def _wait_for_request(self) -> None:
-        before = self.cycle
+        before, self.since = self.cycle, self.loop.time()
         self.loop.call_later(HEADER_SECONDS, self._hang_up_unless_asked, before)
 
     def _hang_up_unless_asked(self, before: Any) -> None:

@@ -29,6 +29,7 @@ from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.pipeline import Pipeline
 from hashprompt.methods.relabelling import relabel
 from hashprompt.parts.growing import load_grown, unfit_if_it_fails
+from hashprompt.parts.pooled_gaussians import PooledGaussians
 from hashprompt.progress import ProgressBars
 
 FORGOTTEN = -1  # what a photo was taken for that was taken for a forgotten class: it was wrong
@@ -74,13 +75,14 @@ def apply_edit(
 
 
 def trained_parts(store: Store, config: ClassifierConfig) -> list[str]:
-    """What of the current version was trained on several classes at once, in words."""
+    """What of the current version was made of several classes at once, in words."""
     method = config.make_method({"epochs": 0})
     load_grown(method, store.tensors(store.version()))
     has_prompts = method.has_prompts and not method.plain_tasks().all()
     has_head = has_prompts or bool(method.head_alignment())
+    has_pooled = isinstance(method.final_stats, PooledGaussians)
     prompts, head = ["shared prompts"], ["the head's rows of other classes"]
-    return prompts * has_prompts + head * has_head
+    return prompts * has_prompts + head * has_head + ["shared covariances"] * has_pooled
 
 
 def _trainer(store: Store, config: ClassifierConfig, quiet: bool) -> Trainer:

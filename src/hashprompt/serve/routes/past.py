@@ -112,7 +112,7 @@ def report(version: int, service: ServiceOf) -> HTMLResponse:
         raise Refusal(404, "There is no such version.")
     file = inside(folder.parent, f"{folder.name}-reports", f"version-{version:04d}.html")
     try:
-        content = read_file(file).decode()
+        content = read_file(file).decode(errors="replace")
     except FileNotFoundError:
         raise Refusal(404, "There is no report of this version.") from None
     return HTMLResponse(service.settings.for_clients(content), headers=REPORT_HEADERS)

@@ -133,9 +133,9 @@ def variants(what: str) -> dict[str, Variant]:
 
 def ask_again(run: Path) -> dict[str, float | None]:
     """Final averages of a finished learner under the options of ASKED; kept beside the run."""
-    from hashprompt import benchmark
-    from hashprompt.methods.configs.legacy import SWITCHES
+    from hashprompt.methods.frames.configs.legacy import SWITCHES
     from hashprompt.methods.registry import find_method
+    from hashprompt.runs import benchmark
 
     file = run / "asked.json"
     found: dict[str, float | None] = json.loads(file.read_text()) if file.is_file() else {}

@@ -14,7 +14,7 @@ from why import drift, features, load, renewed
 
 from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.base import TaskView, register
-from hashprompt.methods.hash import Hash, HashConfig
+from hashprompt.methods.hash.method import Hash, HashConfig
 from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.gaussians import ClassGaussians

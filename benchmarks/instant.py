@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from hashprompt import ContinualClassifier
-from hashprompt.classifier.looking import NoClasses
-from hashprompt.classifier.predict_inputs import load_inputs
+from hashprompt.photos.inputs.predict_inputs import load_inputs
+from hashprompt.photos.sorting.answer_source import NoClasses
 
 EFFORTS = ("instant", "quick", "normal", "best")
 REGULARISATION = (0.01, 0.1, 1.0, 10.0)

@@ -21,7 +21,7 @@ import numpy as np
 from instant import Photos, draw
 
 from hashprompt import ContinualClassifier
-from hashprompt.classifier.evaluation import TrainingGain
+from hashprompt.photos.evaluation import TrainingGain
 
 RULES: dict[str, Callable[[int, int], bool]] = {  # photos put right, put wrong -> keep it
     "– (the look stays)": lambda right, wrong: False,

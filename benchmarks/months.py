@@ -15,8 +15,8 @@ from statistics import fmean
 from typing import Any
 
 from hashprompt import ContinualClassifier
-from hashprompt.classifier.evaluation import photo_records
-from hashprompt.classifier.store import Store, Version
+from hashprompt.photos.evaluation import photo_records
+from hashprompt.photos.store.store import Store, Version
 
 
 def accuracies(store: Store, version: Version) -> dict[str, dict[str, float]]:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import torch
 
-from hashprompt import benchmark
 from hashprompt.engine.trainer import Trainer
 from hashprompt.parts.discriminant import Discriminant
-from hashprompt.plan import plan
+from hashprompt.runs import benchmark
+from hashprompt.runs.plan import plan
 
 NUMBERS, DRAWS, RIDGES = (3, 6, 12, 24, 48), 20, (0.1, 0.3, 1.0, 3.0)
 

@@ -130,7 +130,7 @@ STREAMS = {"real": "npz", "domains": "domains"}
 
 
 def main() -> None:
-    from hashprompt import benchmark
+    from hashprompt.runs import benchmark
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=TRIED)

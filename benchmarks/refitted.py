@@ -18,15 +18,15 @@ import torch
 from torch import Tensor
 from why import load
 
-from hashprompt import benchmark
 from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.base import TaskView, register
-from hashprompt.methods.hash import Hash, HashConfig
+from hashprompt.methods.hash.method import Hash, HashConfig
 from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.growing import grow_buffer
-from hashprompt.plan import plan
+from hashprompt.runs import benchmark
+from hashprompt.runs.plan import plan
 
 OPTIONS = {
     **{"classes": 100, "tasks": 10, "train_per_class": 20, "holdout": 0.15, "image_size": 112},

@@ -16,10 +16,10 @@ import torch
 from hashprompt.backbone.weights import load_backbone
 from hashprompt.data.streams.stream import load_stream
 from hashprompt.data.transforms.recipes import make_views
+from hashprompt.methods.hash.router import Routers, choose
+from hashprompt.methods.hash.router_input import RouterInput
+from hashprompt.methods.hash.routing_report import describe_routing
 from hashprompt.options.stream import StreamOptions
-from hashprompt.parts.router import Routers, choose
-from hashprompt.parts.router_input import RouterInput
-from hashprompt.parts.routing_report import describe_routing
 from hashprompt.parts.variants import RouterReads
 from hashprompt.storage.files import as_given, write_atomically
 

@@ -28,9 +28,9 @@ import torch
 
 from hashprompt import ContinualClassifier
 from hashprompt.backbone.weights import load_backbone
-from hashprompt.classifier.config import ClassifierConfig
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.data.reading.images import looks_like_image, read_image
+from hashprompt.photos.store.config import ClassifierConfig
 from hashprompt.storage.files import as_given, write_atomically
 
 PATIENCE = 600.0

@@ -28,7 +28,7 @@ from hashprompt.backbone import Backbone, Injection, load_backbone
 from hashprompt.checks.steps import train_step
 from hashprompt.engine.optimization import make_optimizer
 from hashprompt.methods.base import Batch
-from hashprompt.methods.hash import Hash, HashConfig
+from hashprompt.methods.hash.method import Hash, HashConfig
 from hashprompt.parts.adapters import Adapters
 from hashprompt.parts.lora import low_rank
 from hashprompt.parts.ssf import ScaleShift

@@ -45,7 +45,7 @@ def run_one(job: tuple[dict[str, Any], str]) -> None:
     settings, folder = job
     import torch
 
-    from hashprompt import benchmark
+    from hashprompt.runs import benchmark
 
     torch.set_num_threads(1)
     out = Path(folder)

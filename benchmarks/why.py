@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hashprompt import benchmark
 from hashprompt.engine.trainer import Trainer
-from hashprompt.methods.pipeline import Pipeline
+from hashprompt.methods.frames.hide_pipeline import Pipeline
 from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.gaussians import ClassGaussians
+from hashprompt.runs import benchmark
 
 
 @torch.no_grad()

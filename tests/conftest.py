@@ -14,8 +14,8 @@ import torch
 from pictures import CLASSES, stripes
 from running import QUICK, Cli, Outcome, TinyRun, decisive
 
-from hashprompt import benchmark
 from hashprompt.cli.app import main
+from hashprompt.runs import benchmark
 
 TRAIN_EACH, TEST_EACH = 8, 4
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hashprompt import benchmark
+from hashprompt.runs import benchmark
 
 # Two steps an epoch, so that a run can be cut off inside one.
 QUICK = {"tasks": 3, "epochs": 2, "batch_size": 8, "tii_epochs": 2, "align_epochs": 2}

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
-    from hashprompt.benchmark import Result, load_result, resume, run
-    from hashprompt.classifier import Answer, ContinualClassifier, Learned, OnnxClassifier
+    from hashprompt.photos import Answer, ContinualClassifier, Learned, OnnxClassifier
+    from hashprompt.runs.benchmark import Result, load_result, resume, run
     from hashprompt.sweeps import sweep
 
 __all__ = [
@@ -24,9 +24,9 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 _MODULES = {
-    **dict.fromkeys(("Result", "load_result", "resume", "run"), "benchmark"),
+    **dict.fromkeys(("Result", "load_result", "resume", "run"), "runs.benchmark"),
     "sweep": "sweeps",
-    **dict.fromkeys(("Answer", "ContinualClassifier", "Learned", "OnnxClassifier"), "classifier"),
+    **dict.fromkeys(("Answer", "ContinualClassifier", "Learned", "OnnxClassifier"), "photos"),
 }
 
 

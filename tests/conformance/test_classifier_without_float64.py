@@ -10,7 +10,7 @@ from lightning_fabric import Fabric
 from pictures import NAMES, QUICK, write_photos
 
 from hashprompt import ContinualClassifier
-from hashprompt.classifier.calibration import (
+from hashprompt.photos.calibration import (
     calibrate,
     calibration_error,
     fit_temperature,
@@ -40,7 +40,7 @@ def test_a_classifier_learns_and_answers_as_on_the_cpu(
     ]
     labels, numbers = learn_and_answer(tmp_path / "cpu", photos)
     monkeypatch.setattr(Fabric, "device", MPS)
-    monkeypatch.setattr("hashprompt.classifier.config.single_device", lambda options: MPS)
+    monkeypatch.setattr("hashprompt.photos.store.config.single_device", lambda options: MPS)
     with fake_mps():
         labels_there, numbers_there = learn_and_answer(tmp_path / "mps", photos)
     assert labels_there == labels

@@ -9,8 +9,8 @@ from fake_mps import MPS, fake_mps
 from lightning_fabric import Fabric
 from torch import nn
 
-from hashprompt import benchmark
 from hashprompt.methods.registry import known_methods
+from hashprompt.runs import benchmark
 
 STREAMS = {
     "class": ("digits", {"tasks": 2, "classes": 4}),

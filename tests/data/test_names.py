@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import hashprompt
-from hashprompt import UserError, benchmark
+from hashprompt import UserError
 from hashprompt.backbone.names import with_full_file
 from hashprompt.data.sets import SETS, DataSet
 from hashprompt.data.streams import names, sources
+from hashprompt.runs import benchmark
 
 HEAVY = ("torch", "torchvision", "timm", "numpy", "PIL", "sklearn", "matplotlib")
 LIGHT = """

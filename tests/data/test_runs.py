@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hashprompt import benchmark
 from hashprompt.methods.registry import find_method
 from hashprompt.paper.data import PaperRow, find_experiment
+from hashprompt.runs import benchmark
 
 QUICK = {"epochs": 1, "batch_size": 8, "tii_epochs": 1, "align_epochs": 1, "quiet": True}
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pictures import NAMES, QUICK, write_photos
 
-from hashprompt import ContinualClassifier, benchmark
+from hashprompt import ContinualClassifier
+from hashprompt.runs import benchmark
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -17,7 +17,8 @@ import torch
 from pictures import NAMES, QUICK, stripes, write_photos
 from safetensors.torch import load, save
 
-from hashprompt import ContinualClassifier, benchmark
+from hashprompt import ContinualClassifier
+from hashprompt.runs import benchmark
 from hashprompt.storage.json_files import json_sha256
 
 NAMES_OF_STRANGERS = [

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hashprompt import benchmark
 from hashprompt.engine.callbacks import Callback, StepEnd
 from hashprompt.errors import UserError
 from hashprompt.loggers import CsvLog, RunLogger, make_loggers, run_logger
+from hashprompt.runs import benchmark
 
 CONFIG = {"method": "hash", "seed": 3, "options": {"lr": 0.5, "stream_file": "=evil()"}}
 

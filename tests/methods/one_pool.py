@@ -7,7 +7,7 @@ import torch
 from by_hand import Task, small_backbone
 from torch import Tensor
 
-from hashprompt.methods.hash import Hash, HashConfig
+from hashprompt.methods.hash.method import Hash, HashConfig
 
 
 def make_hash(**options: Any) -> tuple[Hash, list[Task]]:

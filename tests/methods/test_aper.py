@@ -8,9 +8,9 @@ import torch
 from by_hand import DEPTH, DIM, Task, learn, small_backbone, vit_b
 from torch import Tensor, nn
 
-from hashprompt.methods.aper import Aper, AperConfig
+from hashprompt.methods.aper.deep_tokens import DeepTokens
+from hashprompt.methods.aper.method import Aper, AperConfig
 from hashprompt.methods.base import Batch
-from hashprompt.parts.deep_tokens import DeepTokens
 
 close = torch.testing.assert_close
 KINDS = ("adapter", "ssf", "vpt")

@@ -8,7 +8,7 @@ import torch
 from pixel_tasks import PixelTask, carry_out, learned, steps_of
 from scipy.optimize import minimize
 
-from hashprompt.parts.correction import DECAY, fit_scale_and_shift
+from hashprompt.methods.bic.correction import DECAY, fit_scale_and_shift
 
 close = torch.testing.assert_close
 

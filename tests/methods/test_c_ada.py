@@ -8,8 +8,8 @@ from by_hand import DEPTH, DIM, Task, learn, small_backbone, vit_b
 from torch import Tensor
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.c_ada import CAda, CAdaConfig
-from hashprompt.parts.wide_adapters import WideningAdapters
+from hashprompt.methods.c_ada.method import CAda, CAdaConfig
+from hashprompt.methods.c_ada.wide_adapters import WideningAdapters
 
 close = torch.testing.assert_close
 TASKS = ((0, 1), (2, 3, 4), (5,))

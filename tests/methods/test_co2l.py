@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from pixel_tasks import PixelTask, learned, steps_of
 from torch import Tensor
 
-from hashprompt.parts.relations import asymmetric_contrast, relation_change
+from hashprompt.methods.co2l.relations import asymmetric_contrast, relation_change
 
 close = torch.testing.assert_close
 

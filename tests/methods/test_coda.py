@@ -9,7 +9,7 @@ from tiny import DIM, VIT_B, TinyTask, tiny_backbone, train
 from torch import Tensor
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.coda import Coda, CodaConfig, component_weights
+from hashprompt.methods.coda.method import Coda, CodaConfig, component_weights
 from hashprompt.methods.registry import preset_options
 from hashprompt.parts.orthogonal import orthogonal_to, orthogonality_penalty
 

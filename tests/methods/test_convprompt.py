@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hashprompt.backbone import Injection
 from hashprompt.methods.base import Batch
-from hashprompt.methods.convprompt import ConvPrompt, ConvPromptConfig, convolved
+from hashprompt.methods.convprompt.method import ConvPrompt, ConvPromptConfig, convolved
 
 close = torch.testing.assert_close
 HEADS, HEAD_DIM = 2, DIM // 2

@@ -11,8 +11,8 @@ from scipy.stats import norm
 from torch import Tensor, nn, tensor
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.cpg import CPG, CPGConfig, imbalance
-from hashprompt.parts.nullspace import knee, null_projector
+from hashprompt.methods.cpg.method import CPG, CPGConfig, imbalance
+from hashprompt.methods.cpg.nullspace import knee, null_projector
 
 close = torch.testing.assert_close
 EXPERTS = 6

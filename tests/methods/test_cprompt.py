@@ -11,8 +11,8 @@ from tiny import DIM, TinyTask, train
 from torch import Tensor, tensor
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.cprompt import CPrompt, CPromptConfig, classifier_consistency
-from hashprompt.parts.rows import ClassRows
+from hashprompt.methods.cprompt.method import CPrompt, CPromptConfig, classifier_consistency
+from hashprompt.parts.class_parameters import ClassRows
 
 close = torch.testing.assert_close
 CLASSES = [(0, 1), (2, 3, 4), (5, 6)]  # tasks of different size

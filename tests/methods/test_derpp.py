@@ -39,7 +39,7 @@ def test_the_loss_holds_on_to_stored_logits_and_labels(classes: tuple[int, ...])
 
 
 def test_images_of_differing_widths_count_by_their_outputs() -> None:
-    from hashprompt.methods.derpp import logit_change
+    from hashprompt.methods.derpp.method import logit_change
 
     now = torch.tensor([[1.0, 5.0, 9.0, 9.0], [2.0, 2.0, 3.0, 9.0]])
     stored = torch.tensor([[0.0, 7.0, 0.0], [2.0, 2.0, 0.0]])

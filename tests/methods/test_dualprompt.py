@@ -8,7 +8,7 @@ from small import images, learned, task
 
 from hashprompt.backbone import Injection
 from hashprompt.errors import UserError
-from hashprompt.methods.dualprompt import DualPrompt, DualPromptConfig
+from hashprompt.methods.dualprompt.method import DualPrompt, DualPromptConfig
 from hashprompt.options import build
 
 close = torch.testing.assert_close

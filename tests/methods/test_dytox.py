@@ -15,8 +15,8 @@ from hashprompt.checks.steps import train_step
 from hashprompt.engine.optimization import make_optimizer
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch, Phase
-from hashprompt.methods.configs.dytox import DyToxConfig
-from hashprompt.methods.dytox import DyTox
+from hashprompt.methods.dytox.config import DyToxConfig
+from hashprompt.methods.dytox.method import DyTox
 
 close = torch.testing.assert_close
 QKV = "blocks.{}.attn.qkv.weight"
@@ -298,7 +298,7 @@ def test_images_are_kept_by_herding_on_the_embeddings_of_all_tokens(
         herded.extend((features, labels))
         return order
 
-    monkeypatch.setattr("hashprompt.methods.dytox.herding_order", herding)
+    monkeypatch.setattr("hashprompt.methods.dytox.method.herding_order", herding)
     take_phase(method.phases(task)[1], task)
     network = method.network()
     expected = [

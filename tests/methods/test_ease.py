@@ -9,8 +9,8 @@ from by_hand import DEPTH, DIM, Task, learn, small_backbone, vit_b
 from torch import Tensor
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.ease import Ease, EaseConfig
-from hashprompt.parts.subspaces import synthesised, weighted_cosines
+from hashprompt.methods.ease.method import Ease, EaseConfig
+from hashprompt.methods.ease.subspaces import synthesised, weighted_cosines
 
 close = torch.testing.assert_close
 TASKS = ((0, 1), (2, 3, 4), (5,))  # of unequal sizes
@@ -164,7 +164,7 @@ def test_a_class_of_several_domains_answers_with_its_best_cell() -> None:
 def test_the_newest_adapters_learn_cosines_of_the_tasks_own_classes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hashprompt.methods.ease.DROPOUT", 0.0)
+    monkeypatch.setattr("hashprompt.methods.ease.method.DROPOUT", 0.0)
     method, _ = learned((0, 1))
     task = Task(1, (3, 2), method.backbone)
     method.begin_task(task)

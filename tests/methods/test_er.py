@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from pixel_tasks import PixelTask, carry_out, learned, method_of, steps_of
 
-from hashprompt import benchmark
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch, Seen
-from hashprompt.methods.configs.rehearsal import RehearsalConfig
+from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
 from hashprompt.methods.registry import preset_options
 from hashprompt.options import build
+from hashprompt.runs import benchmark
 
 close = torch.testing.assert_close
 NEEDS = ["er", "derpp", "gdumb", "bic", "co2l"]

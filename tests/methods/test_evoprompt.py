@@ -11,7 +11,14 @@ from tiny import DIM, TinyTask, train
 from torch import Tensor, tensor
 
 from hashprompt.errors import UserError
-from hashprompt.methods.evoprompt import EvoPrompt, EvoPromptConfig, compose, fuse, min_max, plans
+from hashprompt.methods.evoprompt.method import (
+    EvoPrompt,
+    EvoPromptConfig,
+    compose,
+    fuse,
+    min_max,
+    plans,
+)
 from hashprompt.parts.growing import load_grown
 
 close = torch.testing.assert_close

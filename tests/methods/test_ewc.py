@@ -10,7 +10,7 @@ from torch.func import functional_call, grad
 from vit_task import VitTask, losses_of
 
 from hashprompt.errors import UserError
-from hashprompt.methods.ewc import EWC, EWCConfig
+from hashprompt.methods.ewc.method import EWC, EWCConfig
 from hashprompt.parts import budget
 
 close = torch.testing.assert_close

@@ -11,8 +11,8 @@ from torch import tensor
 
 from hashprompt.backbone.weights import weights_hash
 from hashprompt.methods.base import Batch
-from hashprompt.methods.fsa import Fsa, FsaConfig
-from hashprompt.parts.linear_discriminant import LinearDiscriminant
+from hashprompt.methods.fsa.linear_discriminant import LinearDiscriminant
+from hashprompt.methods.fsa.method import Fsa, FsaConfig
 
 close = torch.testing.assert_close
 

@@ -10,7 +10,7 @@ from by_hand import Task, learn
 from one_pool import make_hash, under_router
 from torch import Tensor
 
-from hashprompt.methods.hash import HashConfig
+from hashprompt.methods.hash.method import HashConfig
 from hashprompt.parts.cut_mix import cut_mix
 from hashprompt.parts.drift import ridge_for_other_classes
 

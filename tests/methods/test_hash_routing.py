@@ -15,15 +15,15 @@ from pydantic import ValidationError
 from running import TinyRun
 from torch import tensor
 
-from hashprompt import benchmark
 from hashprompt.checks.contracts import CONTRACTS
 from hashprompt.checks.example import Example
 from hashprompt.engine.callbacks import Callback
-from hashprompt.methods.hash import Hash, HashConfig
-from hashprompt.parts.router import Routing, choose, unevenness
-from hashprompt.parts.router_input import RouterInput
-from hashprompt.parts.routing_report import describe_routing, routing_remark
-from hashprompt.plan import plan_of
+from hashprompt.methods.hash.method import Hash, HashConfig
+from hashprompt.methods.hash.router import Routing, choose, unevenness
+from hashprompt.methods.hash.router_input import RouterInput
+from hashprompt.methods.hash.routing_report import describe_routing, routing_remark
+from hashprompt.runs import benchmark
+from hashprompt.runs.plan import plan_of
 
 SMALL: dict[str, Any] = {
     **{"layers": (1, 2), "experts": 4, "prompt_length": 3, "batch_size": 4},

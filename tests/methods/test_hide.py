@@ -11,8 +11,8 @@ from hashprompt.backbone import Backbone
 from hashprompt.checks.steps import train_step
 from hashprompt.engine.optimization import make_optimizer
 from hashprompt.methods.base import Batch
-from hashprompt.methods.hide import Hide, HideConfig
-from hashprompt.methods.norga import Norga, NorgaConfig
+from hashprompt.methods.hide.method import Hide, HideConfig
+from hashprompt.methods.norga.method import Norga, NorgaConfig
 
 close = torch.testing.assert_close
 DIM = 16

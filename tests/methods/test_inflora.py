@@ -12,8 +12,8 @@ from torch import Tensor
 
 from hashprompt.backbone import Injection
 from hashprompt.methods.base import Batch
-from hashprompt.methods.inflora import InfLoRA, InfLoRAConfig
-from hashprompt.parts.dual_gpm import DualGPM, attention_moments
+from hashprompt.methods.inflora.dual_gpm import DualGPM, attention_moments
+from hashprompt.methods.inflora.method import InfLoRA, InfLoRAConfig
 from hashprompt.parts.growing import load_grown
 from hashprompt.parts.lora import merged
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch
-from hashprompt.methods.l2p import L2P, L2PConfig
+from hashprompt.methods.l2p.method import L2P, L2PConfig
 from hashprompt.methods.registry import preset_options
 from hashprompt.options import build
 

@@ -12,8 +12,8 @@ from hashprompt.checks.steps import train_step
 from hashprompt.engine.optimization import make_optimizer
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch
-from hashprompt.methods.lae import Lae, LaeConfig
-from hashprompt.parts.pets import Values
+from hashprompt.methods.lae.method import Lae, LaeConfig
+from hashprompt.methods.lae.peft_modules import Values
 
 close = torch.testing.assert_close
 KINDS = ("adapter", "lora", "prefix")

@@ -10,12 +10,12 @@ import torch
 from small import images, learned
 from torch import Tensor
 
-from hashprompt import benchmark
 from hashprompt.methods import METHODS
-from hashprompt.methods.configs.legacy import SWITCHES
+from hashprompt.methods.frames.configs.legacy import SWITCHES
 from hashprompt.methods.registry import presets
 from hashprompt.parts.growing import load_grown
 from hashprompt.parts.legacy import most_frequent, public_kv_layout
+from hashprompt.runs import benchmark
 
 close = torch.testing.assert_close
 PREFIX = {"prompt_length": 3, "layers": (3, 4, 5)}

@@ -9,8 +9,8 @@ from by_hand import DIM, Task, learn, small_backbone
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from hashprompt.methods.linear_probe import LinearProbe, LinearProbeConfig
-from hashprompt.parts.logistic import fit_logistic
+from hashprompt.methods.linear_probe.logistic import fit_logistic
+from hashprompt.methods.linear_probe.method import LinearProbe, LinearProbeConfig
 
 
 def learned(*parts: tuple[int, ...], **options: Any) -> tuple[LinearProbe, list[Task]]:

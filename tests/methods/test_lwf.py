@@ -9,7 +9,7 @@ from by_hand import learn, small_backbone
 from torch import Tensor
 from vit_task import VitTask, losses_of
 
-from hashprompt.methods.lwf import LwF, LwFConfig
+from hashprompt.methods.lwf.method import LwF, LwFConfig
 from hashprompt.parts.distillation import distillation
 
 close = torch.testing.assert_close

@@ -13,7 +13,7 @@ from torch import Tensor, tensor
 from hashprompt.checks.steps import train_step
 from hashprompt.engine.optimization import make_optimizer
 from hashprompt.methods.base import Batch, Phase
-from hashprompt.methods.macil import (
+from hashprompt.methods.macil.method import (
     MACIL,
     MACILConfig,
     covariance_loss,

@@ -8,13 +8,14 @@ import torch
 from tiny import DIM, VIT_B, TinyTask, tiny_backbone, train
 from torch import Tensor, tensor
 
-from hashprompt import benchmark
 from hashprompt.errors import UserError
-from hashprompt.methods.ovor import OUTLIER, Ovor, OvorConfig
+from hashprompt.methods.ovor import outliers
+from hashprompt.methods.ovor.config import OvorConfig
+from hashprompt.methods.ovor.method import OUTLIER, Ovor
+from hashprompt.methods.ovor.outliers import energy, energy_loss, kth_distance, virtual_outliers
 from hashprompt.methods.registry import presets
 from hashprompt.options import build
-from hashprompt.parts import outliers
-from hashprompt.parts.outliers import energy, energy_loss, kth_distance, virtual_outliers
+from hashprompt.runs import benchmark
 
 close = torch.testing.assert_close
 

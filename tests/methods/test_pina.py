@@ -7,7 +7,7 @@ import torch
 from domain_tasks import CLASSES, VIT_B, Domain, learn, learned, mixed, slow_feature
 from torch import Tensor, nn
 
-from hashprompt.methods.pina import Pina, PinaConfig, shuffle_tiles
+from hashprompt.methods.pina.method import Pina, PinaConfig, shuffle_tiles
 
 close = torch.testing.assert_close
 

@@ -10,9 +10,9 @@ from by_hand import DEPTH, DIM, Task, learn, small_backbone, vit_b
 from torch import Tensor, nn, tensor
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.ranpac import RanPAC, RanPACConfig
+from hashprompt.methods.ranpac.method import RanPAC, RanPACConfig
+from hashprompt.methods.ranpac.ridge import RIDGES, Ridge, choose_ridge, ridge_errors
 from hashprompt.parts.adapters import Adapters, bottleneck, branches
-from hashprompt.parts.ridge import RIDGES, Ridge, choose_ridge, ridge_errors
 from hashprompt.parts.ssf import ScaleShift
 
 close = torch.testing.assert_close

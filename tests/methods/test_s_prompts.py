@@ -7,7 +7,7 @@ import torch
 from domain_tasks import CLASSES, DIM, VIT_B, Domain, learn, learned, mixed, slow_feature
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.s_prompts import SPrompts, SPromptsConfig
+from hashprompt.methods.s_prompts.method import SPrompts, SPromptsConfig
 
 close = torch.testing.assert_close
 

@@ -6,7 +6,7 @@ from by_hand import DIM, Task, learn, small_backbone
 from torch import Tensor, tensor
 
 from hashprompt.methods.base import MethodConfig
-from hashprompt.methods.simplecil import SimpleCIL
+from hashprompt.methods.simplecil.method import SimpleCIL
 from hashprompt.parts.cosine import CosineHead, Prototypes
 
 close = torch.testing.assert_close

@@ -8,8 +8,8 @@ import torch
 from tiny import DIM, TinyTask, tiny_backbone, train
 from torch import tensor
 
-from hashprompt.methods.configs.slca import SLCAConfig
-from hashprompt.methods.slca import SLCA
+from hashprompt.methods.slca.config import SLCAConfig
+from hashprompt.methods.slca.method import SLCA
 from hashprompt.parts.alignment import per_task_norm, symmetric_cross_entropy, tasks_of_classes
 
 close = torch.testing.assert_close

@@ -8,8 +8,8 @@ from tiny import TinyTask, tiny_backbone, train
 from torch import tensor
 
 from hashprompt.errors import UserError
-from hashprompt.methods.configs.slca_plus import SLCAPlusConfig
-from hashprompt.methods.slca_plus import SLCAPlus
+from hashprompt.methods.slca_plus.config import SLCAPlusConfig
+from hashprompt.methods.slca_plus.method import SLCAPlus
 from hashprompt.parts.trained_lora import TrainedLoRA
 
 close = torch.testing.assert_close

@@ -8,9 +8,9 @@ import torch
 from tiny import DIM, TinyTask, tiny_backbone, train
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.configs.sldc import SLDCConfig
-from hashprompt.methods.sldc import SLDC
-from hashprompt.parts.drift_operators import LinearDrift
+from hashprompt.methods.sldc.config import SLDCConfig
+from hashprompt.methods.sldc.drift_operators import LinearDrift
+from hashprompt.methods.sldc.method import SLDC
 
 close = torch.testing.assert_close
 TASKS = ((0, 1), (2, 3, 4))

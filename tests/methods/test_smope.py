@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch
-from hashprompt.methods.smope import (
+from hashprompt.methods.smope.method import (
     Choice,
     Smope,
     SmopeConfig,

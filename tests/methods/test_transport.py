@@ -6,7 +6,7 @@ import torch
 from scipy.optimize import linear_sum_assignment, linprog
 from torch import Tensor, tensor
 
-from hashprompt.parts.transport import transport_plan
+from hashprompt.methods.evoprompt.transport import transport_plan
 
 close = torch.testing.assert_close
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hashprompt.paper.grids import Setting, cells
-from hashprompt.plan import Plan
 from hashprompt.report.ledger import write_entry
+from hashprompt.runs.plan import Plan
 
 Numbers = Callable[[str, int], float]  # (row with its table, seed) -> FAA
 NANO = Setting("nano")

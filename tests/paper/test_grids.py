@@ -10,7 +10,7 @@ from hashprompt.errors import UserError
 from hashprompt.paper.cost import full_cost, gpu_rate
 from hashprompt.paper.data import SCALES, experiments, find_experiment, scale_table
 from hashprompt.paper.grids import Place, Setting, cells, key_of, make_setting, place_of, row_keys
-from hashprompt.plan import plan
+from hashprompt.runs.plan import plan
 
 FULL = Setting("full")
 SETTINGS = {"nano": NANO, "mini": MINI, "full": FULL}

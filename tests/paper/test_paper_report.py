@@ -20,8 +20,8 @@ from hashprompt.paper.measures import (
 from hashprompt.paper.report import write_paper_report
 from hashprompt.paper.result_tables import marks_of, tables_of
 from hashprompt.paper.results import read_ledgers
-from hashprompt.plan import plan
 from hashprompt.report.ledger import write_entry
+from hashprompt.runs.plan import plan
 
 
 def rows_of(folder: Path, name: str) -> dict[str, list[list[str]]]:

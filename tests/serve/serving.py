@@ -16,7 +16,7 @@ from pictures import NAMES, QUICK, stripes
 from PIL import Image
 
 from hashprompt.serve.app import create_app
-from hashprompt.serve.learn_process import carry_out
+from hashprompt.serve.jobs.learn_process import carry_out
 from hashprompt.serve.service import Service
 from hashprompt.serve.settings import ServeSettings
 

@@ -14,9 +14,9 @@ from pictures import QUICK
 from serving import ThreadWorker, class_folders, named, png, pngs, wait_for
 
 from hashprompt import ContinualClassifier
-from hashprompt.classifier.predictor import Predictor
+from hashprompt.photos.predictor import Predictor
 from hashprompt.serve.answering import Answering
-from hashprompt.serve.metrics import Metrics
+from hashprompt.serve.http.metrics import Metrics
 from hashprompt.serve.settings import Limits, ServeSettings
 
 Serve = Callable[..., TestClient]

@@ -23,12 +23,12 @@ from serving import (
 )
 
 from hashprompt import ContinualClassifier
-from hashprompt.classifier.store import Store
-from hashprompt.classifier.trainer import ClassifierTrainer
 from hashprompt.engine.interrupts import Interrupted
+from hashprompt.photos.store.store import Store
+from hashprompt.photos.trainer import ClassifierTrainer
 from hashprompt.schemas.serving import StoredJob
-from hashprompt.serve.learn_process import carry_out
-from hashprompt.serve.taking_back import take_back
+from hashprompt.serve.jobs.learn_process import carry_out
+from hashprompt.serve.jobs.rollback import take_back
 from hashprompt.storage.files import as_given
 from hashprompt.storage.json_files import read_json, write_json
 

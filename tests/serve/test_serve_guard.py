@@ -12,8 +12,9 @@ from fastapi.testclient import TestClient
 from serving import named, png, serving
 
 from hashprompt import UserError
-from hashprompt.serve import guard, server
-from hashprompt.serve.request_log import log_to_stderr
+from hashprompt.serve import server
+from hashprompt.serve.http import guard
+from hashprompt.serve.http.request_log import log_to_stderr
 from hashprompt.serve.settings import Limits, ServeSettings
 
 Serve = Callable[..., TestClient]

@@ -17,13 +17,13 @@ from pictures import QUICK, write_photos
 from serving import PATIENCE, ThreadWorker, class_folders, named, pngs, serving, wait_for
 
 from hashprompt import ContinualClassifier
-from hashprompt.classifier.store import Store
-from hashprompt.classifier.trainer import ClassifierTrainer
 from hashprompt.engine.callbacks import StepEnd
 from hashprompt.engine.interrupts import Interrupted
-from hashprompt.serve import learning
-from hashprompt.serve.learn_process import Progress, carry_out
-from hashprompt.serve.learning import LearnWorker
+from hashprompt.photos.store.store import Store
+from hashprompt.photos.trainer import ClassifierTrainer
+from hashprompt.serve.jobs import learning
+from hashprompt.serve.jobs.learn_process import Progress, carry_out
+from hashprompt.serve.jobs.learning import LearnWorker
 
 Serve = Callable[..., TestClient]
 

@@ -25,8 +25,9 @@ from serving import (
 
 from hashprompt import ContinualClassifier
 from hashprompt.backbone.names import nano_file
-from hashprompt.classifier.store import Store
-from hashprompt.serve import service, uploads
+from hashprompt.photos.store.store import Store
+from hashprompt.serve import service
+from hashprompt.serve.http import uploads
 from hashprompt.serve.settings import Limits
 
 Serve = Callable[..., TestClient]

@@ -12,9 +12,9 @@ from serving import PATIENCE, class_folders, ended, named, pngs, serving, zipped
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from hashprompt.serve.forms import FormReader
-from hashprompt.serve.routes import teaching
-from hashprompt.serve.uploads import LessonReader
+from hashprompt.serve.http.forms import FormReader
+from hashprompt.serve.http.uploads import LessonReader
+from hashprompt.serve.routes import learn as teaching
 
 Serve = Callable[..., TestClient]
 SOON = 20.0  # seconds: well below what is held, on a busy machine too

@@ -7,7 +7,7 @@ import pytest
 from running import Cli
 
 from hashprompt.errors import UserError
-from hashprompt.plan import plan, plan_of, without_folders
+from hashprompt.runs.plan import plan, plan_of, without_folders
 from hashprompt.sweeps.grid import Cell, read_grid
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from running import Cli, TinyRun
 
-from hashprompt import benchmark
 from hashprompt.errors import UserError
-from hashprompt.plan import Plan, stored_plan
 from hashprompt.report.against import against
 from hashprompt.report.compare import compare
 from hashprompt.report.ledger import find_entry, read_results, write_entry
+from hashprompt.runs import benchmark
+from hashprompt.runs.plan import Plan, stored_plan
 from hashprompt.storage.files import inside
 from hashprompt.storage.json_files import DamagedError, write_json
 

@@ -7,10 +7,11 @@ import fsspec
 import pytest
 from running import QUICK, Cli, decisive
 
-from hashprompt import benchmark, sweep
+from hashprompt import sweep
 from hashprompt.engine.callbacks import Callback
 from hashprompt.errors import UserError
 from hashprompt.methods.registry import METHODS, OWN_METHODS, import_methods
+from hashprompt.runs import benchmark
 from hashprompt.storage.remote import RemoteFolder
 from hashprompt.sweeps.cell import run_cell
 from hashprompt.sweeps.folder import SweepFolder, open_folder
@@ -24,7 +25,7 @@ import os, signal
 from pathlib import Path
 from hashprompt.methods.base import MethodConfig
 from hashprompt.methods.registry import register
-from hashprompt.methods.simplecil import SimpleCIL
+from hashprompt.methods.simplecil.method import SimpleCIL
 
 BEGUN = Path(__file__).with_name("begun")
 

@@ -17,10 +17,11 @@ import pytest
 import typer
 from running import Cli
 
-from hashprompt import benchmark, sweep
+from hashprompt import sweep
 from hashprompt.cli.sweeps import show
 from hashprompt.errors import UserError
 from hashprompt.methods.registry import METHODS, OWN_METHODS, import_methods
+from hashprompt.runs import benchmark
 from hashprompt.storage.lock import locked
 from hashprompt.sweeps.cell import run_cell
 from hashprompt.sweeps.folder import SILENT_SECONDS, SweepFolder
@@ -36,7 +37,7 @@ import os, signal, time
 from pathlib import Path
 from hashprompt.methods.base import MethodConfig
 from hashprompt.methods.registry import register
-from hashprompt.methods.simplecil import SimpleCIL
+from hashprompt.methods.simplecil.method import SimpleCIL
 
 HERE = Path(__file__).parent
 

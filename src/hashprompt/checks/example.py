@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hashprompt import benchmark
 from hashprompt.backbone.preprocessing import weights_hash
 from hashprompt.engine.callbacks import Callback, StepEnd
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.base import Method
 from hashprompt.methods.registry import find_method
+from hashprompt.runs import benchmark
 
 STREAMS = {
     "class": ("digits", {"tasks": 3, "classes": 6}),

@@ -12,8 +12,8 @@ from hashprompt.cli.arguments import split_pair
 from hashprompt.cli.printing import confirm, print_json, print_text
 
 if TYPE_CHECKING:
-    from hashprompt.classifier import ContinualClassifier
-    from hashprompt.classifier.names import SimilarNames
+    from hashprompt.photos import ContinualClassifier
+    from hashprompt.photos.inputs.names import SimilarNames
 
 T = TypeVar("T")
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of the classifier.")]
@@ -25,7 +25,7 @@ Rename = Annotated[
 
 
 def existing(model: Path, backbone: str | None = None) -> "ContinualClassifier":
-    from hashprompt.classifier import ContinualClassifier
+    from hashprompt.photos import ContinualClassifier
 
     return ContinualClassifier.load(model, backbone)
 
@@ -45,7 +45,7 @@ def renamed(pairs: Sequence[str] | None) -> dict[str, str]:
 
 def asking(carry_out: Callable[[dict[str, str]], T], rename: dict[str, str]) -> T:
     """Do something that needs to know which class names mean the same; on a terminal, ask."""
-    from hashprompt.classifier.names import SimilarNames
+    from hashprompt.photos.inputs.names import SimilarNames
 
     while True:
         try:

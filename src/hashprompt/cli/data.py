@@ -8,7 +8,7 @@ import typer
 
 from hashprompt.cli.printing import console, print_line
 from hashprompt.errors import UserError
-from hashprompt.terminal import PlainTable, styled
+from hashprompt.ui.terminal import PlainTable, styled
 
 if TYPE_CHECKING:
     from hashprompt.data.checking.checkup import Checkup
@@ -52,7 +52,7 @@ def fetch(
     from hashprompt.data.fetching.fetch import fetch as fetch_set
     from hashprompt.data.sets import SETS
     from hashprompt.options import unknown
-    from hashprompt.progress import download_bars
+    from hashprompt.ui.progress import download_bars
 
     if name not in SETS:
         raise UserError(f"{unknown('data set', name, SETS)} See `hashprompt data list`.")
@@ -87,8 +87,8 @@ def check(
         split_name(name)  # before torch: a wrong name is refused at once
     from hashprompt.data.checking import checkup
     from hashprompt.data.checking.contact_sheet import contact_sheet
-    from hashprompt.progress import reading_bar
     from hashprompt.storage.files import as_given, write_atomically
+    from hashprompt.ui.progress import reading_bar
 
     found = checkup.check(name, options, reading_bar)
     _show(found, every)

@@ -7,7 +7,7 @@ import typer
 
 from hashprompt.cli.printing import console, print_line, print_text
 from hashprompt.errors import UserError
-from hashprompt.terminal import Column, PlainTable, styled
+from hashprompt.ui.terminal import Column, PlainTable, styled
 
 if TYPE_CHECKING:
     from hashprompt.options import Options

@@ -8,7 +8,7 @@ import typer
 from hashprompt.cli import sweeps
 from hashprompt.cli.arguments import LogTo, Quiet, parse_settings
 from hashprompt.cli.printing import console, print_line, print_text
-from hashprompt.terminal import PlainTable
+from hashprompt.ui.terminal import PlainTable
 
 app = typer.Typer(no_args_is_help=True, help="The paper's tables, figures and claims by name.")
 Changes = Annotated[

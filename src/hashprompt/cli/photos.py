@@ -16,11 +16,11 @@ from hashprompt.cli.printing import (
     print_line,
 )
 from hashprompt.errors import UserError
-from hashprompt.terminal import Column, PlainTable, styled
+from hashprompt.ui.terminal import Column, PlainTable, styled
 
 if TYPE_CHECKING:
-    from hashprompt.classifier import Answer, ContinualClassifier
-    from hashprompt.classifier.learn_job import Effort
+    from hashprompt.photos import Answer, ContinualClassifier
+    from hashprompt.photos.learn_job import Effort
 
 
 class Unreadable(str, Enum):  # noqa: UP042 (older typer knows no StrEnum)
@@ -154,13 +154,13 @@ def predict(
                 f"{model} was exported to ONNX: it is one version, with its backbone. Leave out "
                 "--version and --backbone."
             )
-        from hashprompt.classifier.onnx_model import OnnxClassifier
+        from hashprompt.photos.onnx.model import OnnxClassifier
 
         answers = OnnxClassifier(model).predict(images, **question)
     else:
         answers = existing(model, backbone).predict(images, version=version, **question)
     if csv:
-        from hashprompt.classifier.answers import to_csv
+        from hashprompt.photos.answers import to_csv
         from hashprompt.storage.files import as_given, write_atomically
 
         write_atomically(as_given(csv), to_csv(answers, top).encode())
@@ -213,7 +213,7 @@ def sort(
         wanted = "--new INBOX" if new else "MODEL INBOX"
         raise UserError(f"Give {wanted}: hashprompt sort {wanted} --into FOLDER")
     if new:
-        from hashprompt.classifier import group_photos
+        from hashprompt.photos import group_photos
 
         done = group_photos(folders[0], into, backbone, copy, move, quiet)
     else:
@@ -237,12 +237,12 @@ def register(app: typer.Typer) -> None:
 def _new_or_existing(
     model: Path, backbone: str | None, settings: dict[str, Any]
 ) -> "ContinualClassifier":
-    from hashprompt.classifier.options import refuse_bad_settings
-    from hashprompt.classifier.store import Store
+    from hashprompt.photos.options import refuse_bad_settings
+    from hashprompt.photos.store.store import Store
 
     # Before torch: a bad option, or a folder that is something else, is refused at once.
     refuse_bad_settings(settings, Store(model.expanduser()).is_new)
-    from hashprompt.classifier import ContinualClassifier
+    from hashprompt.photos import ContinualClassifier
 
     return ContinualClassifier(model, backbone, **settings)
 

@@ -12,10 +12,10 @@ import typer
 
 from hashprompt.cli.arguments import LogTo, Quiet, parse_settings, read_yaml_file
 from hashprompt.cli.printing import console, print_line
-from hashprompt.terminal import PlainTable
+from hashprompt.ui.terminal import PlainTable
 
 if TYPE_CHECKING:
-    from hashprompt.benchmark import Result
+    from hashprompt.runs.benchmark import Result
 
 Download = Annotated[
     bool, typer.Option("--download", help="Weights or images that it names may be downloaded.")
@@ -71,7 +71,7 @@ def run(
     All options of a method: `hashprompt methods hash`.
     """
     from hashprompt.loggers import make_loggers
-    from hashprompt.plan import plan
+    from hashprompt.runs.plan import plan
 
     given = {
         "method": method,
@@ -86,7 +86,7 @@ def run(
     options |= parse_settings(set_)
     # Before torch: bad input is refused at once.
     planned, loggers = plan(**settings, options=options), make_loggers(log or ())
-    from hashprompt.benchmark import execute
+    from hashprompt.runs.benchmark import execute
 
     _show(execute(planned, out, overwrite, quiet, loggers))
 
@@ -99,12 +99,12 @@ def resume(
 ) -> None:
     """Go on with an interrupted run. It ends with the same numbers as an undisturbed one."""
     from hashprompt.loggers import make_loggers
-    from hashprompt.plan import stored_plan
+    from hashprompt.runs.plan import stored_plan
 
     loggers = make_loggers(log or ())
     if not (folder / "result.json").exists():
         stored_plan(folder)  # before torch: what is no run is refused at once
-    from hashprompt import benchmark
+    from hashprompt.runs import benchmark
 
     _show(benchmark.resume(folder, quiet, download, loggers))
 
@@ -118,11 +118,11 @@ def evaluate(
     download: Download = False,
 ) -> None:
     """Test the learner of a finished run again, e.g. with `--set eval_batch_size=1`."""
-    from hashprompt.plan import stored_plan
+    from hashprompt.runs.plan import stored_plan
 
     options = parse_settings(set_)
     stored_plan(folder, options)  # before torch, as in `resume`
-    from hashprompt import benchmark
+    from hashprompt.runs import benchmark
 
     found = benchmark.evaluate(folder, quiet=True, download=download, **options)
     table = PlainTable("task", "accuracy, %")

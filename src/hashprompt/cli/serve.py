@@ -86,8 +86,8 @@ def serve(
     if missing:
         raise UserError(f"`serve` needs {', '.join(missing)}: pip install 'hashprompt[serve]'")
     from hashprompt.backbone.names import with_full_file
-    from hashprompt.classifier.options import refuse_bad_settings
-    from hashprompt.classifier.store import Store
+    from hashprompt.photos.options import refuse_bad_settings
+    from hashprompt.photos.store.store import Store
 
     model, settings = model.expanduser(), parse_settings(set_)
     # All of it before torch is imported, and before somebody opens the page.

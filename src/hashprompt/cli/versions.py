@@ -12,11 +12,11 @@ from hashprompt.cli.arguments import Quiet
 from hashprompt.cli.classifiers import AsJson, Model, Rename, asking, existing, print_done, renamed
 from hashprompt.cli.printing import console, print_json, print_line, print_warning
 from hashprompt.errors import UserError
-from hashprompt.terminal import Column, PlainTable
-from hashprompt.texts import counted
+from hashprompt.ui.terminal import Column, PlainTable
+from hashprompt.ui.texts import counted
 
 if TYPE_CHECKING:
-    from hashprompt.classifier.outcomes import Edited
+    from hashprompt.photos.results import Edited
 
 
 class Format(str, Enum):  # noqa: UP042
@@ -28,7 +28,7 @@ class Format(str, Enum):  # noqa: UP042
 
 def history(model: Model, as_json: AsJson = False) -> None:
     """List the versions: what was learned when, accuracy, classes, size."""
-    from hashprompt.classifier.changes import line_of_descent, undone_versions
+    from hashprompt.photos.report.changes import line_of_descent, undone_versions
 
     rows = existing(model).history()
     if as_json:
@@ -74,7 +74,7 @@ def undo(
 
     Nothing is deleted: the version that is left stays in `history`.
     """
-    from hashprompt.classifier.store import Store
+    from hashprompt.photos.store.store import Store
 
     # Not through the classifier, which does not open when its current version is damaged.
     store = Store(model.expanduser())
@@ -217,7 +217,7 @@ def register(app: typer.Typer) -> None:
 
 def _say_accuracy(folder: Path) -> None:
     """How an ONNX model does beside the classifier it was made of."""
-    from hashprompt.classifier.onnx_model import read_description
+    from hashprompt.photos.onnx.model import read_description
 
     found = read_description(folder)["accuracy"]
     if found is None or not found["photos"]:

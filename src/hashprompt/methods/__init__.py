@@ -1,6 +1,6 @@
-"""One file per method: its state, its phases, its prediction; its options are in `configs/`.
+"""One folder per method: `config.py` (options), `method.py` (the method), `presets.yaml`.
 
-Every file of options is imported, so that all methods are known by name. Their code, and torch
+Every `config.py` is imported, so that all methods are known by name. Their code, and torch
 with it, is imported when a method is first used.
 """
 
@@ -8,14 +8,14 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from hashprompt.methods import configs
 from hashprompt.methods.registry import METHODS, MethodInfo, known_methods, register
 
 if TYPE_CHECKING:
     from hashprompt.methods.base import Method, Phase, Prediction
 
-for _file in iter_modules(configs.__path__, f"{configs.__name__}."):
-    import_module(_file.name)
+for _folder in iter_modules(__path__, f"{__name__}."):
+    if _folder.ispkg and not _folder.name.endswith(".frames"):
+        import_module(f"{_folder.name}.config")
 
 __all__ = [
     "METHODS",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone
 from hashprompt.errors import UserError
-from hashprompt.methods.configs.base import MethodConfig, Schedule
+from hashprompt.methods.config import MethodConfig, Schedule
 from hashprompt.methods.phase import (
     Batch,
     Losses,

@@ -3,7 +3,7 @@
 from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError, shortened
 from hashprompt.methods.base import Method
-from hashprompt.methods.configs.base import MethodConfig
+from hashprompt.methods.config import MethodConfig
 from hashprompt.methods.registry import find_method
 from hashprompt.parts.budget import MemoryGuard
 

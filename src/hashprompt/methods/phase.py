@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-from hashprompt.methods.configs.base import Schedule
+from hashprompt.methods.config import Schedule
 
 Optimizer = Literal["adam", "adamw", "sgd"]
 Losses = dict[str, Tensor]  # by name; their sum is minimised

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hashprompt.errors import UserError
-from hashprompt.methods.configs.base import MethodConfig
+from hashprompt.methods.config import MethodConfig
 from hashprompt.options import unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
@@ -159,9 +159,9 @@ def find_method(name: str) -> RegisteredMethod:
 def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
     """Named sets of options of a method: preset -> benchmark (or `default`) -> options.
 
-    They are in `presets/METHOD.yaml`, with the source of each value beside it.
+    They are in `METHOD/presets.yaml`, with the source of each value beside it.
     """
-    file = files("hashprompt.methods") / "presets" / f"{method}.yaml"
+    file = files("hashprompt.methods") / method.replace("-", "_") / "presets.yaml"
     if not file.is_file():
         return {"paper": {}}
     import yaml  # not for names alone

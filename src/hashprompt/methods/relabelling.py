@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from hashprompt.methods.pipeline import Pipeline
+from hashprompt.methods.frames.hide_pipeline import Pipeline
 from hashprompt.parts.gaussians import ClassGaussians
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from hashprompt.data.sets import SETS
 from hashprompt.paper.data import find_experiment, scale_table
-from hashprompt.plan import Plan, plan
+from hashprompt.runs.plan import Plan, plan
 from hashprompt.sweeps.estimate import Sizes, cost_of
 from hashprompt.sweeps.grid import Cell
-from hashprompt.texts import counted
+from hashprompt.ui.texts import counted
 
 
 def full_cost(cells: Sequence[Cell]) -> str:

@@ -22,7 +22,7 @@ from hashprompt.paper.data import (
     find_experiment,
     scale_table,
 )
-from hashprompt.plan import Plan, without_folders
+from hashprompt.runs.plan import Plan, without_folders
 from hashprompt.sweeps.grid import Cell, Grid, RowSpec
 
 SEEDS = 3  # as the paper

@@ -10,10 +10,10 @@ from typing import Any
 from hashprompt.errors import UserError
 from hashprompt.paper.data import Experiment, PaperRow, Scale, experiments
 from hashprompt.paper.grids import Place, check_changes, key_of, place_of, row_keys
-from hashprompt.plan import Plan, plan
 from hashprompt.report import ResultData
 from hashprompt.report.compare import Chance, Run
 from hashprompt.report.ledger import entries_of, read_results
+from hashprompt.runs.plan import Plan, plan
 
 ORDER = ("full", "mini", "nano")
 Runs = dict[Chance, ResultData]  # of one row, by the seed and class order they saw

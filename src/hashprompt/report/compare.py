@@ -8,10 +8,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from hashprompt.errors import UserError
-from hashprompt.plan import NEUTRAL
 from hashprompt.report import ResultData
 from hashprompt.report.ledger import read_results
 from hashprompt.report.text_table import Stat, TextTable
+from hashprompt.runs.plan import NEUTRAL
 
 METRICS = ("FAA", "CAA", "FM")
 NUMBER_BYTES = 4

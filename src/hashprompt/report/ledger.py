@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hashprompt.errors import UserError
-from hashprompt.plan import NEUTRAL, Plan, without_folders
 from hashprompt.report import ResultData, read_result
+from hashprompt.runs.plan import NEUTRAL, Plan, without_folders
 from hashprompt.schemas.run import RunResult
 from hashprompt.storage.files import Target, inside
 from hashprompt.storage.json_files import read_json, write_json

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hashprompt.classifier import ContinualClassifier
-from hashprompt.classifier.answers import Answer
-from hashprompt.classifier.predict_inputs import InputImage, InputLoader, RawInput
-from hashprompt.classifier.store import HEADER
 from hashprompt.errors import UserError
-from hashprompt.serve.metrics import Metrics
-from hashprompt.serve.problems import Refusal
+from hashprompt.photos import ContinualClassifier
+from hashprompt.photos.answers import Answer
+from hashprompt.photos.inputs.predict_inputs import InputImage, InputLoader, RawInput
+from hashprompt.photos.store.store import HEADER
+from hashprompt.serve.http.metrics import Metrics
+from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.settings import ServeSettings
 
 if TYPE_CHECKING:
-    from hashprompt.classifier.predictor import Predictor
+    from hashprompt.photos.predictor import Predictor
 
 DECODERS = 2  # threads; Pillow lets go of the interpreter while it works
 NOTHING_LEARNED = "It has learned nothing yet: teach it first."

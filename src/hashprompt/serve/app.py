@@ -12,13 +12,13 @@ from starlette.types import ASGIApp
 
 from hashprompt import __version__
 from hashprompt.errors import UserError, shortened
-from hashprompt.serve.guard import Guard
+from hashprompt.serve.http.guard import Guard
+from hashprompt.serve.http.problems import FAULT, Refusal, problem_response
 from hashprompt.serve.models import Problem
-from hashprompt.serve.problems import FAULT, Refusal, problem_response
-from hashprompt.serve.routes import asking, pages, past, teaching, unsure
+from hashprompt.serve.routes import history, learn, pages, predict, review
 from hashprompt.serve.service import Service
 
-ROUTERS = (asking.router, teaching.router, past.router, unsure.router, pages.router)
+ROUTERS = (predict.router, learn.router, history.router, review.router, pages.router)
 
 
 def create_app(service: Service) -> ASGIApp:

@@ -14,8 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hashprompt.errors import UserError
 from hashprompt.serve.app import create_app
-from hashprompt.serve.guard import HEADER_BYTES
-from hashprompt.serve.request_log import log_to_stderr
+from hashprompt.serve.http.guard import HEADER_BYTES
+from hashprompt.serve.http.request_log import log_to_stderr
 from hashprompt.serve.service import Service
 from hashprompt.serve.settings import ServeSettings
 

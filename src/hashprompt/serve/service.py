@@ -7,21 +7,21 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from hashprompt.classifier.answers import Answer
-from hashprompt.classifier.store import Store
+from hashprompt.photos.answers import Answer
+from hashprompt.photos.store.store import Store
 from hashprompt.serve.answering import Answering, header_status
-from hashprompt.serve.asked import AskedPhotos
-from hashprompt.serve.jobs import Job, Jobs
-from hashprompt.serve.learning import Learning, LearnWorker, Worker
-from hashprompt.serve.metrics import Metrics
-from hashprompt.serve.private import PrivateFolder
-from hashprompt.serve.problems import Refusal
+from hashprompt.serve.http.metrics import Metrics
+from hashprompt.serve.http.problems import Refusal
+from hashprompt.serve.http.uploads import MemoryBudget
+from hashprompt.serve.jobs.jobs import Job, Jobs
+from hashprompt.serve.jobs.learning import Learning, LearnWorker, Worker
+from hashprompt.serve.jobs.rollback import is_free, left_elsewhere
+from hashprompt.serve.review_queue import AskedPhotos
 from hashprompt.serve.settings import ServeSettings
-from hashprompt.serve.taking_back import is_free, left_elsewhere
-from hashprompt.serve.uploads import MemoryBudget
+from hashprompt.serve.state_dir import PrivateFolder
 
 # The second has all weights that there are; a classifier that has learned knows its own.
-FOR_PLANS = ("hashprompt.classifier.planner", "hashprompt.backbone.weights")
+FOR_PLANS = ("hashprompt.photos.planner", "hashprompt.backbone.weights")
 
 
 class Service:

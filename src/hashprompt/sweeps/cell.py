@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hashprompt.engine.callbacks import Callback, StepEnd
-from hashprompt.plan import Plan
+from hashprompt.runs.plan import Plan
 from hashprompt.sweeps.folder import SweepFolder
 
 
@@ -59,7 +59,7 @@ def run_cell(
         ask: the finished learner is tested again with these options: name -> options.
         callbacks: told what happens.
     """
-    from hashprompt import benchmark  # imports torch
+    from hashprompt.runs import benchmark  # imports torch
 
     digest = planned.digest
     # Files may lie elsewhere than when the cell was begun, and devices may be others.

@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 
 from hashprompt.errors import UserError
-from hashprompt.methods.configs.rehearsal import BufferOptions
+from hashprompt.methods.frames.configs.rehearsal import BufferOptions
 from hashprompt.options.stream import StreamOptions
-from hashprompt.plan import Plan
+from hashprompt.runs.plan import Plan
 from hashprompt.sweeps.folder import open_folder
 from hashprompt.sweeps.grid import Cell
 

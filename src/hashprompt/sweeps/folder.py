@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from hashprompt.engine.callbacks import Callback
 from hashprompt.errors import UserError
-from hashprompt.plan import Plan, plan_of
 from hashprompt.report.ledger import LEDGER, find_entry, write_entry
+from hashprompt.runs.plan import Plan, plan_of
 from hashprompt.schemas.sweep import CellFailure, CellProgress, StoredSweep
 from hashprompt.storage.files import Target, as_given, inside, make_folder, remove_file
 from hashprompt.storage.json_files import DamagedError, read_json, write_json

@@ -17,7 +17,7 @@ from hashprompt.methods.registry import find_method, known_methods
 from hashprompt.options import Options, build, split_options, unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
-from hashprompt.plan import Plan, plan
+from hashprompt.runs.plan import Plan, plan
 from hashprompt.schemas.sweep import MOST_CELLS
 
 

@@ -42,7 +42,7 @@ def attempt(job: Job) -> Outcome:
     from hashprompt.engine.interrupts import Interrupted
     from hashprompt.errors import UserError, shortened
     from hashprompt.loggers import make_loggers
-    from hashprompt.plan import plan_of
+    from hashprompt.runs.plan import plan_of
     from hashprompt.sweeps.cell import run_cell
     from hashprompt.sweeps.folder import open_folder
 

@@ -11,13 +11,13 @@ from typing import Any, Protocol
 from hashprompt.engine.interrupts import Interrupted
 from hashprompt.errors import UserError
 from hashprompt.loggers import make_loggers
-from hashprompt.progress import live_view
 from hashprompt.storage.lock import locked
 from hashprompt.sweeps.folder import CellState, SweepFolder, open_folder
 from hashprompt.sweeps.grid import Cell
 from hashprompt.sweeps.jobs import Job, Outcome, Tell
 from hashprompt.sweeps.tables import ResultTable, StatusTable
-from hashprompt.terminal import styled
+from hashprompt.ui.progress import live_view
+from hashprompt.ui.terminal import styled
 
 
 class Engine(Protocol):

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Sequence
 
-from hashprompt.plan import without_folders
 from hashprompt.report.compare import METRICS
 from hashprompt.report.text_table import Stat, TextTable
+from hashprompt.runs.plan import without_folders
 from hashprompt.sweeps.folder import CellState
 from hashprompt.sweeps.grid import Cell
 

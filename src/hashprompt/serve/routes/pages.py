@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
-from hashprompt.serve.guard import COOKIE, page_tokens
-from hashprompt.serve.problems import Refusal
+from hashprompt.serve.http.guard import COOKIE, page_tokens
+from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.service import ServiceOf
 
 router = APIRouter(include_in_schema=False)

@@ -1,0 +1,94 @@
+"""C-ADA: adapters beside attention and MLP that every task widens. A reconstruction.
+
+Gao et al., ECCV 2024. The authors published no code; what the abstract leaves open (widths, rates,
+where the branches read) is chosen here. Old units are frozen, yet the features of old classes move
+with every unit that is added: only the orthogonality loss works against that.
+"""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.backbone.vit import Edit
+from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, Prediction, TaskView
+from hashprompt.methods.c_ada.config import INFO, CAdaConfig
+from hashprompt.methods.c_ada.wide_adapters import WideningAdapters
+from hashprompt.parts.adapters import branches
+from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
+
+
+class CAda(Method):
+    """Continual adapters, read behind a scale and a shift that the first task learns."""
+
+    info = INFO
+    keeps = (
+        "scale",
+        "shift",
+        *(f"{n}.{m}.frozen" for n in ("attn", "mlp") for m in ("down", "up")),
+    )
+    stores: ClassVar = dict.fromkeys(("scale", "shift", "attn", "mlp"), "prompts")
+    config: CAdaConfig
+
+    def __init__(self, config: CAdaConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        self.config = config
+        depth, dim = backbone.depth, backbone.dim
+        self.scale = nn.Parameter(torch.ones(depth, dim))  # α, a row for each block
+        self.shift = nn.Parameter(torch.zeros(depth, dim))  # β
+        self.attn = WideningAdapters(depth, dim, config.attention_width)
+        self.mlp = WideningAdapters(depth, dim, config.mlp_width)
+        self.head = GrowingLinear(dim)
+
+    def begin_task(self, task: TaskView) -> None:
+        self.attn.add()
+        self.mlp.add()
+        self.head.grow(max(task.classes) + 1)
+
+    def inject(self) -> Injection:
+        """λ · ReLU((α ⊙ z + β) W_down) W_up beside attention and MLP of every block."""
+        edits: dict[str, Edit] = {}
+        for name, adapters in (("attn", self.attn), ("mlp", self.mlp)):
+            down, up = adapters.joined()
+            # Scale and shift are folded into the projection: (P, D + 1, T · h), a bias last.
+            down = torch.cat((self.scale[..., None] * down, self.shift[:, None] @ down), dim=1)
+            layers = [f"blocks.{block}.{name}" for block in range(self.backbone.depth)]
+            no_bias = F.pad(up, (0, 0, 0, 1))
+            edits |= branches(layers, down, no_bias, self.config.adapter_scale)
+        return Injection(edits=edits)
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        first = [self.scale, self.shift] if task.index == 0 else []
+        trained = (
+            *first,
+            *self.attn.current(),
+            *self.mlp.current(),
+            *self.head.parameters(),  # without decay, rows of absent classes stay as they are
+        )
+        train = Phase(
+            "train",
+            step=lambda batch: self._step(batch, task),
+            groups=[ParamGroup(trained, self.config.lr)],
+            epochs=self.config.epochs,
+            batch_size=self.config.batch_size,
+            schedule=self.config.schedule,
+        )
+        return [train]
+
+    def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
+        own = torch.zeros_like(self.head.bias, dtype=torch.bool)
+        own[list(task.classes)] = True
+        losses = {"ce": masked_cross_entropy(self.logits(batch.inputs), batch.labels, own)}
+        if task.index > 0:
+            overlap = self.attn.overlap() + self.mlp.overlap()
+            losses["orthogonality"] = self.config.orthogonality * overlap
+        return losses
+
+    def logits(self, images: Tensor) -> Tensor:
+        """(B, C) over the classes seen."""
+        return self.head(self.backbone(images, self.inject()))
+
+    def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
+        return Prediction(self.logits(images))

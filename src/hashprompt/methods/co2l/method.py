@@ -1,0 +1,117 @@
+"""Co²L: contrastive learning that keeps the relations among images, then a linear classifier.
+
+Cha et al., ICCV 2021: "Contrastive continual learning".
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from hashprompt.backbone import Backbone
+from hashprompt.methods.base import Batch, ParamGroup, Phase, TaskView
+from hashprompt.methods.co2l.config import INFO, Co2LConfig
+from hashprompt.methods.co2l.relations import asymmetric_contrast, relation_change
+from hashprompt.methods.frames.rehearsal import Rehearsal
+from hashprompt.parts.heads import GrowingLinear
+from hashprompt.parts.trained_weights import Snapshot
+
+
+class Co2L(Rehearsal):
+    """Features are learned without the classifier, which is learned anew after each task."""
+
+    info = INFO
+    stores: ClassVar[Mapping[str, str]] = {
+        **Rehearsal.stores, "teacher": "backbone", "projector": "backbone"
+    }  # fmt: skip
+    copies = Rehearsal.copies + 1  # the teacher
+    config: Co2LConfig
+
+    def __init__(self, config: Co2LConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        first = nn.Linear(backbone.dim, backbone.dim)
+        self.projector = nn.Sequential(first, nn.ReLU(), nn.Linear(backbone.dim, config.projection))
+        self.teacher = Snapshot(self._learner())
+
+    def _learner(self) -> dict[str, Tensor]:
+        projector = {f"projector.{k}": v for k, v in self.projector.named_parameters()}
+        return {**self.weights(), **projector}
+
+    def begin_task(self, task: TaskView) -> None:
+        if len(self.head.bias):
+            self.teacher.take(self._learner())
+        outputs = max(len(self.head.bias), max(task.classes) + 1)
+        self.head = GrowingLinear(self.backbone.dim)
+        self.head.grow(outputs)
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        (train,) = super().phases(task)
+        vit, head = train.groups
+        projector = replace(head, params=tuple(self.projector.parameters()))
+        train = replace(train, groups=(vit, projector), views=2)
+        classify = replace(
+            train,
+            name="classify",
+            groups=(ParamGroup(tuple(self.head.parameters()), self.config.classifier_lr),),
+            epochs=self.config.classifier_epochs,
+            draw=lambda: self.balanced(task),
+            step=lambda b: {"ce": F.cross_entropy(self.head(b.inputs), b.labels)},
+        )
+        return [train, classify, Phase("memory", work=lambda: self.remember(task))]
+
+    # Features. -----------------------------------------------------------------------------
+
+    def projected(self, images: Tensor, values: Mapping[str, Tensor] | None = None) -> Tensor:
+        """(B, projection) of length one, by the learner or by a teacher's values."""
+        if values is None:
+            return F.normalize(self.projector(self.features(images)), dim=1)
+        features = self.features(images, {name: values[name] for name in self.weights()})
+        own = {k: values[f"projector.{k}"] for k, _ in self.projector.named_parameters()}
+        return F.normalize(functional_call(self.projector, own, features), dim=1)
+
+    def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
+        """Of two views (2B, 3, S, S) of new images, and two of kept ones."""
+        images, labels = batch.inputs, batch.labels.repeat(2)
+        tasks = torch.full_like(labels, task.index)
+        kept = self.memory.draw(self.config.replays(len(batch.labels)))
+        if len(kept.labels):
+            images = torch.cat((images, task.see(kept.images), task.see(kept.images)))
+            labels = torch.cat((labels, kept.labels.repeat(2)))
+            tasks = torch.cat((tasks, kept.tasks.repeat(2)))
+        projected, new = self.projected(images), torch.arange(len(labels)) < len(batch.inputs)
+        cells = labels + len(self.head.bias) * tasks  # a class in another domain is another group
+        contrast = asymmetric_contrast(
+            projected, cells, new.to(cells.device), self.config.temperature
+        )
+        if not self.teacher.taken:
+            return {"contrast": contrast}
+        with torch.no_grad():
+            before = self.projected(images, self.teacher.tensors())
+        change = relation_change(
+            projected, before, self.config.relation_temperature, self.config.teacher_temperature
+        )
+        return {"contrast": contrast, "relations": self.config.distill_weight * change}
+
+    # Classifier. ---------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def balanced(self, task: TaskView) -> list[Batch]:
+        """Features of new and kept images, every class as likely as any other."""
+        features = [task.map(self.features, "train")]
+        for images in self.memory.images.split(self.config.batch_size):
+            if len(images):
+                features.append(self.features(task.see(images)))
+        labels = torch.cat((task.labels, self.memory.labels))
+        chance = 1 / labels.bincount()[labels].float()
+        rows = torch.multinomial(chance.cpu(), len(labels), replacement=True).to(labels.device)
+        every = torch.cat(features)
+        return [Batch(every[r], labels[r]) for r in rows.split(self.config.batch_size)]
+
+    def remember(self, task: TaskView) -> None:
+        """Keep random images."""
+        order = torch.randperm(len(task.labels)).to(task.labels.device)
+        self.memory.keep(task.labels, task.raw, task.index, order)

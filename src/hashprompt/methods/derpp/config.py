@@ -1,0 +1,31 @@
+"""Options of DER++."""
+
+from pydantic import Field
+
+from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
+from hashprompt.methods.registry import MethodInfo, declare
+
+
+class DERppConfig(RehearsalConfig):
+    """Options of DER++."""
+
+    logit_weight: float = Field(
+        0.3, ge=0, description="α: how strongly kept images hold on to the logits stored with them"
+    )
+    replay_weight: float = Field(
+        0.5, ge=0, description="β: weight of the cross-entropy of kept images"
+    )
+
+
+INFO = declare(
+    "derpp",
+    DERppConfig,
+    "hashprompt.methods.derpp.method:DERpp",
+    MethodInfo(
+        "DER++",
+        "kept images with the logits they had, which the whole ViT learns to keep",
+        "NeurIPS 2020",
+        family="rehearsal",
+        keeps_images=True,
+    ),
+)

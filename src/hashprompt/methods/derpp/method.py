@@ -1,0 +1,48 @@
+"""DER++: kept images come with the logits they once had, and the learner holds on to both.
+
+Buzzega et al., NeurIPS 2020: "Dark experience for general continual learning".
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hashprompt.methods.base import Batch, Phase, StepResult, TaskView
+from hashprompt.methods.derpp.config import INFO, DERppConfig
+from hashprompt.methods.frames.rehearsal import Rehearsal, remembering
+
+
+class DERpp(Rehearsal):
+    """CE(x, y) + α·MSE(z(x'), z') + β·CE(x'', y''), with x' and x'' drawn from a reservoir."""
+
+    info = INFO
+    config: DERppConfig
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        # In every epoch: in the first one the head knows nothing yet that is worth holding on to.
+        phases = super().phases(task)
+        return [remembering(phase, self.memory, task, every_epoch=True) for phase in phases]
+
+    def losses(self, batch: Batch, task: TaskView) -> StepResult:
+        logits = self.logits(batch.inputs)
+        losses = {"ce": self.cross_entropy(logits, batch.labels, task)}
+        if len(self.memory):
+            count = self.config.replays(len(batch.labels))
+            kept, other = self.memory.draw(count), self.memory.draw(count)
+            change = logit_change(self.logits(task.see(kept.images)), kept.outputs, kept.widths)
+            replay = F.cross_entropy(self.logits(task.see(other.images)), other.labels)
+            losses["logits"] = self.config.logit_weight * change
+            losses["replay"] = self.config.replay_weight * replay
+        return StepResult(losses, outputs=logits)
+
+
+def logit_change(logits: Tensor, stored: Tensor, widths: Tensor) -> Tensor:
+    """Mean squared difference, over images and all outputs that there were when they were stored.
+
+    Args:
+        logits: (n, C) now.
+        stored: (n, K) then, K <= C.
+        widths: (n,) how many outputs the head had then.
+    """
+    known = torch.arange(stored.shape[1], device=stored.device) < widths[:, None]
+    return F.mse_loss(logits[:, : stored.shape[1]][known], stored[known])

@@ -1,0 +1,59 @@
+"""DualPrompt: a general prompt for all tasks and an expert prompt for each, found by its key.
+
+Wang et al., ECCV 2022.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import TaskView, blocks_of
+from hashprompt.methods.dualprompt.config import INFO, DualPromptConfig
+from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
+from hashprompt.parts.keys import TaskKeys
+from hashprompt.parts.legacy import prefixes
+from hashprompt.parts.slots import between
+from hashprompt.parts.task_prompts import TaskPrompts
+
+
+class DualPrompt(PromptTuning):
+    """Expert prompts e_t with keys k_t, and a general prompt g that every task goes on training.
+
+    As g changes, the features of earlier tasks drift: that is the method.
+    """
+
+    info = INFO
+    keeps = ("prompts.frozen", "keys.frozen")
+    stores: ClassVar = {"keys": "routers", "general": "prompts"}
+    config: DualPromptConfig
+
+    def __init__(self, config: DualPromptConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        dim, start = backbone.dim, between(*config.init_range)
+        blocks = blocks_of(config.layers, backbone)
+        self.prompts = TaskPrompts(blocks, config.prompt_length, dim, start)  # e_t
+        self.keys = TaskKeys((dim,), start)  # k_t
+        self.general_blocks = blocks_of(config.general_layers, backbone)
+        shape = (len(self.general_blocks), 2, config.general_length, dim)
+        self.general = nn.Parameter(start(torch.empty(shape)))  # g
+
+    def begin_task(self, task: TaskView) -> None:
+        super().begin_task(task)
+        self.prompts.add()
+        self.keys.add(copy_last=False)
+
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+        config = self.config
+        # In training the task is known, and only its own key is drawn to its images.
+        task = None if training else self.keys.nearest(query, config.batchwise_prompt)
+        losses = {"pull": -config.pull * self.keys.pull(query)} if training else {}
+        expert = self.prompts.prefixes(task, len(tokens), config.legacy_kv_layout)
+        shared = self.general.expand(len(tokens), -1, -1, -1, -1)
+        # The public code mixes up keys and values of the expert prompts alone.
+        general = prefixes(shared, self.general_blocks, public_layout=False)
+        return Prompted(Injection(prefix={**general, **expert}), losses, task)
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        return [self.prompts.current, self.keys.current, self.general]

@@ -1,0 +1,122 @@
+"""EASE: every task has adapters, and so a subspace, of its own; all of them answer together.
+
+Zhou et al., CVPR 2024. A class is known by a prototype in each subspace. Its images are gone when
+later subspaces come, so its prototypes there are synthesised from those of classes it resembles.
+
+When a class comes back in another domain it gets prototypes of that domain as well: what is said
+of classes below holds for cells, (task, class) pairs, and the best cell of a class speaks for it.
+"""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, Prediction, TaskView
+from hashprompt.methods.ease.config import INFO, EaseConfig
+from hashprompt.methods.ease.subspaces import synthesised, weighted_cosines
+from hashprompt.parts.adapters import TaskAdapters, beside_mlps, branches
+from hashprompt.parts.cells import Cells
+from hashprompt.parts.cosine import CosineHead
+
+SCALE = 0.1  # of what the adapters add
+DROPOUT = 0.1  # of their hidden units, while they are trained
+
+
+class Ease(Method):
+    """Expandable subspaces: one of every task, before them that of plain features if β > 0."""
+
+    info = INFO
+    keeps = ("adapters.down.frozen", "adapters.up.frozen", "cells")
+    stores: ClassVar = {"adapters": "prompts", "prototypes": "head"}
+    config: EaseConfig
+
+    def __init__(self, config: EaseConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        self.config = config
+        self.layers = beside_mlps(backbone)
+        self.adapters = TaskAdapters(backbone.depth, backbone.dim, config.adapter_width)
+        self.session_head = CosineHead(backbone.dim)  # of the current task; trains its adapters
+        self.cells = Cells()
+        self.register_buffer("prototypes", torch.zeros(0, 0, backbone.dim))
+        self.prototypes: Tensor  # P, (M, J, D): cells and subspaces
+
+    def begin_task(self, task: TaskView) -> None:
+        self.adapters.add()
+        self.cells.add(task.index, task.classes)
+        self.session_head = CosineHead(self.backbone.dim).to(self.device)
+        self.session_head.grow(len(task.classes))
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        config = self.config
+        trained = (*self.adapters.current(), *self.session_head.parameters())
+        train = Phase(
+            "train",
+            step=lambda batch: self._step(batch, task),
+            groups=[ParamGroup(trained, config.lr, config.weight_decay)],
+            epochs=config.epochs,
+            batch_size=config.batch_size,
+            optimizer="sgd",
+            schedule=config.schedule,
+        )
+        return [train, Phase("prototypes", work=lambda: self._learn_prototypes(task))]
+
+    def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
+        tokens = self.backbone.embed(batch.inputs)
+        logits = self.session_head(self.feature(tokens, task.index, DROPOUT))
+        first_cell = len(self.cells.label) - len(task.classes)
+        return {"ce": F.cross_entropy(logits, self.cells.of(batch.labels, task.index) - first_cell)}
+
+    # Subspaces and prototypes. -------------------------------------------------------------
+
+    def subspaces(self) -> list[int | None]:
+        """The tasks whose adapters make the J subspaces; None: plain features."""
+        return [*([None] if self.config.beta else []), *range(self.adapters.tasks)]
+
+    def home(self) -> Tensor:
+        """The subspace in which each cell was learned, (M,)."""
+        return self.cells.task + int(self.config.beta > 0)
+
+    def feature(self, tokens: Tensor, task: int | None, dropout: float = 0.0) -> Tensor:
+        """f_j of embedded images, (B, N, D) -> (B, D)."""
+        if task is None:
+            return self.backbone.encode(tokens)
+        newest = task == self.adapters.tasks - 1
+        down, up = self.adapters.current() if newest else self.adapters.of(task)
+        edits = branches(self.layers, down, up, SCALE, dropout=dropout)
+        return self.backbone.encode(tokens, Injection(edits=edits))
+
+    def _learn_prototypes(self, task: TaskView) -> None:
+        """P_{t,j} of the new cells for all j ≤ t; those of old cells in new subspaces."""
+        true = torch.stack([self._means(task, of) for of in self.subspaces()], dim=1)
+        unknown = true.shape[1] - self.prototypes.shape[1]
+        prototypes = torch.cat((F.pad(self.prototypes, (0, 0, 0, unknown)), true))
+        self.prototypes = synthesised(prototypes, self.home())
+
+    def _means(self, task: TaskView, subspace: int | None) -> Tensor:
+        """The mean feature of each class of the task in a subspace, (C_t, D)."""
+        if subspace is None:
+            features = task.features()
+        else:
+            features = task.map(lambda x: self.feature(self.backbone.embed(x), subspace))
+        features, labels = features.to(self.prototypes), task.labels.to(self.prototypes.device)
+        return torch.stack([features[labels == label].mean(0) for label in task.classes])
+
+    def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
+        tokens = self.backbone.embed(images)
+        features = [
+            plain if of is None and plain is not None else self.feature(tokens, of)
+            for of in self.subspaces()
+        ]
+        scores = weighted_cosines(torch.stack(features, dim=1), self.prototypes, self._weights())
+        return Prediction(self.cells.to_classes(scores))
+
+    def _weights(self) -> Tensor:
+        """How much each subspace says about each cell, (M, J): its own 1, the others α in all."""
+        others = self.config.alpha / max(self.adapters.tasks - 1, 1)
+        weights = torch.full_like(self.prototypes[..., 0], others)
+        if self.config.beta:
+            weights[:, 0] = self.config.beta
+        return weights.scatter(1, self.home()[:, None], 1.0)

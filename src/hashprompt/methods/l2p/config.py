@@ -1,0 +1,43 @@
+"""Options of L2P."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from hashprompt.methods.frames.configs.keyed import KeyedConfig
+from hashprompt.methods.frames.configs.rehearsal import BufferOptions
+from hashprompt.methods.registry import MethodInfo, declare
+
+
+class L2PConfig(BufferOptions, KeyedConfig):
+    """Options of L2P."""
+
+    prompts: int = Field(30, ge=1, le=100_000, description="N, prompts in the pool")
+    prompt_length: int = Field(5, ge=1, le=10_000, description="tokens per prompt")
+    top_k: int = Field(5, ge=1, le=10_000, description="prompts per image")
+    head_input: Literal["cls", "prompts"] = Field(
+        "cls", description="the head reads the class token, or the mean of the prompts' outcomes"
+    )
+
+    buffer_per_class: int = Field(
+        0, ge=0, le=1_000_000, description="images of each class that are kept; 0: none are"
+    )
+    trained_blocks: int = Field(
+        0, ge=0, le=10_000, description="last blocks of the ViT that are trained along"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "L2PConfig":
+        if self.top_k > self.prompts:
+            raise ValueError(f"top_k={self.top_k} must not exceed prompts={self.prompts}")
+        return self
+
+
+INFO = declare(
+    "l2p",
+    L2PConfig,
+    "hashprompt.methods.l2p.method:L2P",
+    MethodInfo(
+        "L2P", "a shared pool of prompts, chosen by the nearest keys", "CVPR 2022", family="prompts"
+    ),
+)

@@ -1,0 +1,77 @@
+"""L2P: a pool of prompts, of which every image gets the few whose keys are nearest to it.
+
+Wang et al., CVPR 2022. Nothing is private to a task: prompts and keys are shared and trained on.
+With a buffer, kept images join every batch, all classes compete, and the ViT may be trained too.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import Phase, TaskView
+from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
+from hashprompt.methods.frames.rehearsal import remembering, replaying
+from hashprompt.methods.l2p.config import INFO, L2PConfig
+from hashprompt.parts.keys import cosine
+from hashprompt.parts.legacy import most_frequent
+from hashprompt.parts.memory import Memory
+from hashprompt.parts.trained_weights import TrainedWeights
+
+
+class L2P(PromptTuning):
+    """Prompt tokens at the input, without a position.
+
+    One public version adds the class token's position to all of them. What is learned is the sum,
+    so that only shifts the start, and it is no option here.
+    """
+
+    info = INFO
+    stores: ClassVar = {"keys": "routers", "vit": "backbone"}
+    config: L2PConfig
+
+    def __init__(self, config: L2PConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        pool = torch.empty(config.prompts, config.prompt_length, backbone.dim)
+        keys = torch.empty(config.prompts, backbone.dim)
+        self.prompts = nn.Parameter(pool.uniform_(*config.init_range))
+        self.keys = nn.Parameter(keys.uniform_(*config.init_range))
+        if config.keeps_images():
+            self.memory = Memory(config.buffer_per_class, config.buffer_total)
+        if config.trained_blocks:
+            self.vit = TrainedWeights(backbone, "last", config.trained_blocks)
+
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+        similarity = cosine(query, self.keys)
+        chosen = similarity.topk(self.config.top_k).indices  # (B, k)
+        if self.config.batchwise_prompt:
+            chosen = most_frequent(chosen)
+        pull = similarity.gather(1, chosen).sum(1).mean()
+        weights = self.vit.tensors() if self.config.trained_blocks else {}
+        inject = Injection(tokens={0: self.prompts[chosen].flatten(1, 2)}, weights=weights)
+        return Prompted(inject, {"pull": -self.config.pull * pull})
+
+    def features(self, tokens: Tensor, inject: Injection) -> Tensor:
+        read_cls = self.config.head_input == "cls"
+        return self.backbone.encode(tokens, inject, read="cls" if read_cls else "tokens")
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        trained = self.vit.parameters() if self.config.trained_blocks else ()
+        return [self.prompts, self.keys, *trained]
+
+    # With a buffer. ------------------------------------------------------------------------
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        phases = super().phases(task)
+        if not self.config.keeps_images():
+            return phases
+        phases = [replaying(phase, self.memory, task, self.config) for phase in phases]
+        return [remembering(phase, self.memory, task) for phase in phases]
+
+    def allowed(self, task: TaskView) -> Tensor:
+        allowed = super().allowed(task)
+        return torch.ones_like(allowed) if self.config.keeps_images() else allowed
+
+    def images_stored(self) -> int:
+        return len(self.memory) if self.config.keeps_images() else 0

@@ -1,0 +1,48 @@
+"""LwF, learning without forgetting: the previous network teaches its answers on new images.
+
+Li and Hoiem, ECCV 2016. No old image is kept: what the network said before is what must stay.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from hashprompt.backbone import Backbone
+from hashprompt.methods.base import Batch, TaskView
+from hashprompt.methods.frames.full_finetuning import WholeTuning
+from hashprompt.methods.lwf.config import INFO, LwFConfig
+from hashprompt.parts.distillation import distillation
+from hashprompt.parts.trained_weights import Snapshot
+
+
+class LwF(WholeTuning):
+    """Cross-entropy over the classes of the task + α · distillation over all the teacher knew.
+
+    Those are the old classes, or in domain-incremental streams all classes.
+    """
+
+    info = INFO
+    stores: ClassVar = {**WholeTuning.stores, "teacher": "backbone"}
+    copies = 4  # and the teacher
+    config: LwFConfig
+
+    def __init__(self, config: LwFConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        self.teacher = Snapshot(self.network())
+
+    def begin_task(self, task: TaskView) -> None:
+        if len(self.head.bias):
+            self.teacher.take(self.network())
+        super().begin_task(task)
+
+    def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
+        logits = self.logits(batch.inputs)
+        losses = {"ce": self.cross_entropy(logits, batch.labels, task)}
+        if self.teacher.taken:
+            with torch.no_grad():  # the same view as the student sees
+                taught = self.logits(batch.inputs, self.teacher.tensors())
+            known = logits[:, : taught.shape[1]]
+            kept = distillation(known, taught, self.config.temperature)
+            losses["distillation"] = self.config.distillation * kept
+        return losses

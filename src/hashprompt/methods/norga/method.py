@@ -1,0 +1,68 @@
+"""NoRGa: HiDe-Prompt with a non-linear residual gate on the attention to prompts.
+
+Le et al., NeurIPS 2024.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import TaskView, blocks_of
+from hashprompt.methods.frames.hide_pipeline import PromptPipeline
+from hashprompt.methods.norga.config import INFO, NorgaConfig
+from hashprompt.parts.legacy import shared_task
+from hashprompt.parts.slots import uniform
+from hashprompt.parts.task_prompts import TaskPrompts
+
+GATES: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "gelu": F.gelu,
+    "relu": torch.relu,
+}
+
+
+class Norga(PromptPipeline):
+    """Ŝ = S + a·σ(b·S) on the scores S of prompts; a and b are learned on the first task."""
+
+    info = INFO
+    keeps = (*PromptPipeline.keeps, "prompts.frozen")
+    stores: ClassVar = {**PromptPipeline.stores, "gates": "routers"}
+    config: NorgaConfig
+
+    def __init__(self, config: NorgaConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        blocks = blocks_of(config.layers, backbone)
+        self.prompts = TaskPrompts(
+            blocks, config.prompt_length, backbone.dim, uniform(1), config.momentum
+        )
+        self.gates = nn.Parameter(torch.ones(len(blocks), 2))  # (blocks, [b, a])
+
+    def begin_task(self, task: TaskView) -> None:
+        super().begin_task(task)
+        self.prompts.add()
+
+    def keep_tasks(self, tasks: Tensor) -> None:
+        super().keep_tasks(tasks)
+        self.prompts.select(tasks)
+
+    def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
+        if task is not None and self.config.batchwise_prompt:
+            task = shared_task(task)
+        prefix = self.prompts.prefixes(task, tokens.shape[0], self.config.legacy_kv_layout)
+        gates = {block: partial(self._gate, i) for i, block in enumerate(self.prompts.blocks)}
+        return Injection(prefix=prefix, gates=gates)
+
+    def _gate(self, position: int, scores: Tensor) -> Tensor:
+        inner, outer = self.gates[position]
+        return outer * GATES[self.config.gate](inner * scores)
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        # The gate is shared: after the first task a change would alter what old prompts mean.
+        first = self.prompts.tasks == 1
+        return [self.prompts.current, *([self.gates] if first else [])]

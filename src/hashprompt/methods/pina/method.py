@@ -1,0 +1,111 @@
+"""PINA: one classifier for all domains; what is learned of a new one is how to fit it.
+
+Wang et al., ECCV 2024. The classifier is trained on the first domain and frozen. Every later domain
+has a prompt and adapters that align its features with the first one's.
+"""
+
+from functools import partial
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import TaskView
+from hashprompt.methods.frames.domains import DomainPrompts
+from hashprompt.methods.pina.config import INFO, PinaConfig
+from hashprompt.parts.adapters import TaskAdapters, bottleneck
+from hashprompt.parts.heads import GrowingLinear
+
+
+class Pina(DomainPrompts):
+    """A frozen classifier and alignment to it."""
+
+    info = INFO
+    keeps = (*DomainPrompts.keeps, "head.", "adapters.down.frozen", "adapters.up.frozen", "order")
+    stores: ClassVar = {**DomainPrompts.stores, "adapters": "prompts"}
+    config: PinaConfig
+
+    def __init__(self, config: PinaConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        dim, hidden = backbone.dim, config.hidden
+        self.layers = [f"blocks.{i}" for i in range(backbone.depth)]
+        places = backbone.depth if config.alignment == "deep" else 1
+        self.head = GrowingLinear(dim)
+        xavier = (xavier_and_zero_bias, xavier_and_zero_bias)
+        self.adapters = TaskAdapters(places, dim, hidden, xavier)
+        # One order for all images and for good. Public code draws another one for each image each
+        # time: then two answers for the same image may differ. A cycle through all tiles, so that
+        # none stays where it was.
+        cycle = torch.randperm(config.grid[0] * config.grid[1])
+        self.register_buffer("order", torch.empty_like(cycle).scatter(0, cycle, cycle.roll(1)))
+        self.order: Tensor
+
+    def begin_task(self, task: TaskView) -> None:
+        super().begin_task(task)
+        self.adapters.add()
+        if task.index == 0:
+            self.head.grow(max(task.classes) + 1)
+            for weights in self.adapters.current():
+                weights.data.zero_()  # others align to this one
+
+    def logits(self, tokens: Tensor, domain: Tensor | None) -> Tensor:
+        down, up = self.adapters.of_images(domain, len(tokens))
+        prompt = {0: self.prompts.of(domain, len(tokens))}
+        if self.config.alignment == "deep":
+            aligned = {
+                layer: partial(align, down=down_, up=up_)
+                for layer, down_, up_ in zip(self.layers, down, up, strict=True)
+            }
+            return self.head(self.backbone.encode(tokens, Injection(tokens=prompt, edits=aligned)))
+        features = self.backbone.encode(tokens, Injection(tokens=prompt))[:, None]
+        return self.head(align(features, features, down[0], up[0])[:, 0])
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        return [self.prompts.current, *(self.adapters.current() if self.prompts.tasks > 1 else [])]
+
+    def head_parameters(self, task: TaskView) -> list[nn.Parameter]:
+        return list(self.head.parameters()) if task.index == 0 else []
+
+    def describe_task(self, task: TaskView) -> Tensor:
+        if not self.config.patch_shuffle:
+            return super().describe_task(task)
+        return task.map(lambda images: self.describe(images, None))
+
+    def describe(self, images: Tensor, plain: Tensor | None) -> Tensor:
+        if not self.config.patch_shuffle:
+            return super().describe(images, plain)
+        return self.backbone(shuffle_tiles(images, self.order, self.config.grid))
+
+
+def align(_: Tensor, out: Tensor, down: Tensor, up: Tensor) -> Tensor:
+    """out + up(down(out)), without a non-linearity; shapes as in `bottleneck`."""
+    return out + bottleneck(out, down, up, activation=None)
+
+
+def xavier_and_zero_bias(layers: Tensor) -> None:
+    """Fill (places, inputs + 1, outputs): Xavier-uniform weights, zero in the last row."""
+    layers[:, -1] = 0
+    for weight in layers[:, :-1]:
+        nn.init.xavier_uniform_(weight)
+
+
+def shuffle_tiles(images: Tensor, order: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Cut images into tiles and put tile `order[i]` in place i.
+
+    Args:
+        images: (B, 3, H, W).
+        order: (rows · columns,) indices, tiles counted row by row.
+        grid: rows and columns of tiles.
+
+    Returns:
+        (B, 3, H, W); what is left over below and to the right of whole tiles is zero.
+    """
+    (rows, columns), (height, width) = grid, images.shape[-2:]
+    high, wide = height // rows, width // columns
+    whole = images[..., : rows * high, : columns * wide]
+    tiles = whole.unflatten(3, (columns, wide)).unflatten(2, (rows, high))
+    tiles = tiles.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)[:, order]  # (B, tiles, 3, high, wide)
+    placed = tiles.unflatten(1, grid).permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
+    return F.pad(placed, (0, width - columns * wide, 0, height - rows * high))

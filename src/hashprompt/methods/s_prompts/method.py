@@ -1,0 +1,54 @@
+"""S-Prompts: every domain learned on its own, prompt and head, and found again by its centroids.
+
+Wang et al., NeurIPS 2022 (the variant with image prompts alone, S-iPrompts).
+"""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import TaskView
+from hashprompt.methods.frames.domains import DomainPrompts
+from hashprompt.methods.s_prompts.config import INFO, SPromptsConfig
+from hashprompt.parts.slots import TaskSlots, uniform
+
+
+class SPrompts(DomainPrompts):
+    """Isolated prompts and heads."""
+
+    info = INFO
+    keeps = (*DomainPrompts.keeps, "heads.frozen")
+    stores: ClassVar = {**DomainPrompts.stores, "heads": "head"}
+    config: SPromptsConfig
+
+    def __init__(self, config: SPromptsConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        dim = backbone.dim
+        # (C, D + 1): the last column is the bias. How many classes there are, the data will say.
+        self.heads = TaskSlots((0, dim + 1), uniform(dim**-0.5))
+
+    def begin_task(self, task: TaskView) -> None:
+        super().begin_task(task)
+        if not self.heads.tasks:
+            self.heads.resize((max(task.classes) + 1, self.backbone.dim + 1))
+        self.heads.add(copy_last=False)
+
+    def logits(self, tokens: Tensor, domain: Tensor | None) -> Tensor:
+        prompt = self.prompts.of(domain, len(tokens))
+        features = self.backbone.encode(tokens, Injection(tokens={0: prompt}))
+        if domain is None:
+            head = self.heads.current
+            return F.linear(features, head[:, :-1], head[:, -1])
+        heads = self.heads.stacked()
+        every = torch.einsum("bd,tcd->btc", features, heads[..., :-1]) + heads[..., -1]
+        return every[torch.arange(len(domain), device=domain.device), domain]
+
+    def head_parameters(self, task: TaskView) -> list[nn.Parameter]:
+        return [self.heads.current]
+
+    def weight_decay(self, task: TaskView) -> float:
+        first = task.index == 0
+        return self.config.first_weight_decay if first else self.config.weight_decay

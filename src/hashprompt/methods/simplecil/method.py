@@ -1,0 +1,40 @@
+"""SimpleCIL: the mean plain feature of every class, compared by cosine. Nothing is trained.
+
+Zhou et al., IJCV 2024. When a class comes back in another domain, its prototype becomes the mean
+over all its images so far, as in the nearest-mean baseline of RanPAC's public code.
+"""
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from hashprompt.backbone import Backbone
+from hashprompt.methods.base import (
+    Method,
+    MethodConfig,
+    Phase,
+    Prediction,
+    TaskView,
+)
+from hashprompt.methods.simplecil.config import INFO
+from hashprompt.parts.cosine import Prototypes
+from hashprompt.parts.keys import cosine
+
+
+class SimpleCIL(Method):
+    """Class prototypes."""
+
+    info = INFO
+    stores: ClassVar = {"prototypes.sums": "head", "prototypes.counts": "statistics"}
+
+    def __init__(self, config: MethodConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        self.prototypes = Prototypes(backbone.dim)
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        learn = self.prototypes.add
+        return [Phase("prototypes", work=lambda: learn(task.features(), task.labels))]
+
+    def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
+        plain = self.backbone(images) if plain is None else plain
+        return Prediction(cosine(plain, self.prototypes.means()))

@@ -1,0 +1,45 @@
+"""SLCA: slow learning of the whole ViT, and a classifier aligned with Gaussians of old classes.
+
+Zhang et al., ICCV 2023. The Gaussians never move: the ViT learns so slowly that they hardly need
+to. Means of older classes are made a little smaller instead.
+"""
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from hashprompt.methods.base import Phase, TaskView, learning_rate_factor
+from hashprompt.methods.frames.classifier_alignment import AlignedTuning
+from hashprompt.methods.slca.config import INFO, SLCAConfig
+from hashprompt.parts.alignment import (
+    normalised_cross_entropy,
+    tasks_of_classes,
+    with_smaller_means,
+)
+
+
+class SLCA(AlignedTuning):
+    """Slow learner with classifier alignment."""
+
+    info = INFO
+    keeps = (*AlignedTuning.keeps, "gaussians.")
+    config: SLCAConfig
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        train, *rest = super().phases(task)
+        return [replace(train, schedule=self.rate), *rest]
+
+    def rate(self, epoch: float, epochs: float) -> float:
+        """The rate of an epoch over the initial one."""
+        late = 0.1 if epoch >= self.config.decay_at * epochs else 1.0
+        return late * learning_rate_factor(self.config.schedule, epoch, epochs)
+
+    def shaped(self, features: Tensor, cells: Tensor) -> Tensor:
+        """Pseudo-features (B, D) around smaller means; their spread stays."""
+        means, decay = self.gaussians.means, self.config.mean_decay
+        return with_smaller_means(features, cells, means, self.cells.task, decay)
+
+    def align_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy of logits (B, C) over the mean of their norms in each task."""
+        tasks = tasks_of_classes(self.cells.task, self.cells.label)
+        return normalised_cross_entropy(logits, labels, tasks, self.config.temperature)

@@ -1,0 +1,61 @@
+"""Options of SMoPE."""
+
+from pydantic import Field, model_validator
+
+from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
+from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.parts.variants import Storage
+
+
+class SmopeConfig(TuningConfig):
+    """Options of SMoPE."""
+
+    epochs: int = Field(
+        20, ge=1, le=1_000_000, description="epochs of prompt and head on each task"
+    )
+    lr: float = Field(0.025, gt=0, description="rate of the prompt")
+    head_lr_scale: float = Field(0.2, gt=0, description="rate of the head over that of the prompt")
+    scale_lr: bool = Field(False, description="whether rates are multiplied by batch_size/256")
+    clip: float | None = Field(None, gt=0, description="largest gradient norm")
+    layers: tuple[int, ...] = Field((1, 2, 3, 4, 5, 6), description="prompted blocks, from 1")
+    experts: int = Field(25, ge=1, le=100_000, description="N_p, experts of each head of a block")
+    top_k: int = Field(5, ge=1, le=10_000, description="K, experts of a head that an image uses")
+    noise: float = Field(
+        0.4, ge=0, description="ε, what holds back experts in frequent use, share of the span"
+    )
+    warm_up: float = Field(
+        0.5, ge=0, description="share of the epochs in which the first task uses all experts"
+    )
+    router_weight: float = Field(1e-5, ge=0, description="α_router, chosen keys above the others")
+    prototype_weight: float = Field(1e-5, ge=0, description="α_proto, old keys choose as before")
+    statistics: Storage = Field("variance", description="what is kept of each class")
+    align_epochs: int = Field(
+        50, ge=0, le=1_000_000, description="epochs of the head on pseudo-features"
+    )
+    align_lr: float = Field(1e-5, gt=0, description="rate of that")
+    align_samples: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="pseudo-features per class and epoch; default batch_size",
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "SmopeConfig":
+        if self.top_k > self.experts:
+            raise ValueError(f"top_k={self.top_k} must not exceed experts={self.experts}")
+        return self
+
+
+INFO = declare(
+    "smope",
+    SmopeConfig,
+    "hashprompt.methods.smope.method:Smope",
+    MethodInfo(
+        "SMoPE",
+        "one prompt for all tasks, its tokens as sparse experts",
+        "ICLR 2026",
+        ("class",),
+        family="prompts",
+    ),
+)

@@ -1,0 +1,140 @@
+"""How sure is it, and has it seen the like: numbers that hold on photos it did not learn from."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hashprompt.methods.base import Prediction
+from hashprompt.methods.frames.hide_pipeline import Pipeline
+from hashprompt.parts.discriminant import Discriminant
+from hashprompt.parts.precision import capable, exact
+
+FeatureKind = Literal["plain", "prompted"]
+FEWEST = 20  # held-out photos for a temperature of their own
+UNCALIBRATED = 5.0  # temperature until then: class densities in many dimensions are far too sure
+BINS = 10
+QUANTILES = 101
+# Diagonal of the Gaussians for strangeness, as a share of the mean variance: few photos tell
+# little of a covariance, and a photo of something else differs in directions they do not show.
+STRANGE_RIDGE = 3.0
+
+
+def fit_temperature(logits: Tensor, labels: Tensor, expected: float = UNCALIBRATED) -> float:
+    """T that makes softmax(logits / T) most likely, for logits (N, C) and labels (N,).
+
+    Args:
+        expected: T where the photos do not tell: if all are right, any certainty would do. It
+            weighs as much as one photo (a normal distribution of log T).
+    """
+    from scipy.optimize import minimize_scalar  # only a learn fits one
+
+    logits, labels = exact(logits), capable(labels)
+
+    def loss(log_t: float) -> float:
+        surprise = (log_t - np.log(expected)) ** 2 / 2
+        return float(F.cross_entropy(logits / np.exp(log_t), labels)) + surprise / len(labels)
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-3.0, 6.0), method="bounded").x))
+
+
+def calibration_error(logits: Tensor, labels: Tensor, temperature: Tensor | float) -> float:
+    """Mean gap, in percent, between how sure and how often right, over bins of confidence."""
+    confidence, predicted = (exact(logits) / temperature).softmax(1).max(1)
+    right = (predicted == capable(labels)).double()
+    place = (confidence * BINS).long().clamp(max=BINS - 1)
+    gaps = [
+        float((place == b).double().mean() * (confidence - right)[place == b].mean().abs())
+        for b in place.unique()
+    ]
+    return 100 * sum(gaps)
+
+
+def calibrate(logits: Tensor, labels: Tensor, before: float | None) -> tuple[float, dict]:
+    """The temperature of a version and how good it is.
+
+    Args:
+        logits: (N, C) of held-out photos.
+        labels: (N,).
+        before: temperature of the version before, kept where photos cannot tell a better one.
+    """
+    if len(labels) < FEWEST or logits.shape[1] == 1:  # of one class it is always sure
+        return before or UNCALIBRATED, {"images": len(labels), "fitted": False}
+    logits, labels = exact(logits), capable(labels)
+    # Each half is judged with the temperature of the other: a fit must not praise itself.
+    odd = torch.arange(len(labels), device=labels.device) % 2 == 1
+    expected, crossed = before or UNCALIBRATED, logits.new_empty(len(labels), 1)
+    for half in (odd, ~odd):
+        crossed[half] = fit_temperature(logits[~half], labels[~half], expected)
+    return fit_temperature(logits, labels, expected), {
+        "images": len(labels),
+        "fitted": True,
+        "error_uncalibrated": round(calibration_error(logits, labels, 1.0), 2),
+        "error": round(calibration_error(logits, labels, crossed), 2),
+    }
+
+
+class Strangeness:
+    """How much less a photo fits the classes than photos in general do.
+
+    log density of features under one Gaussian for everything, less that under the nearest class
+    (relative Mahalanobis distance). The Gaussian for everything is that of the mixture of classes,
+    so nothing more need be kept. docs/results/photos.md tells what it is worth.
+
+    Args:
+        method: whose Gaussians they are.
+        of: which features. Prompted ones tell more, and cost no pass beyond that of the answer,
+            but all classes must have the same prompts.
+    """
+
+    def __init__(self, method: Pipeline, of: FeatureKind) -> None:
+        if of not in self.kinds(method):
+            raise ValueError(f"there are no {of} features that all classes are told by")
+        self.kind = of
+        stats = method.prompted_stats if of == "prompted" else method.plain_stats
+        within = stats.covariances().mean(0)
+        centred = stats.means - stats.means.mean(0)
+        between = centred.T @ centred / len(centred)
+        self.classes = Discriminant(stats.means, within[None], 0.0, STRANGE_RIDGE)
+        whole = Discriminant(stats.means.mean(0)[None], (within + between)[None], 0, STRANGE_RIDGE)
+        # A single class is its own mixture: then the distance to it must do.
+        self.everything = whole if len(stats) > 1 else None
+
+    @staticmethod
+    def kinds(method: Pipeline) -> list[FeatureKind]:
+        """The features it can be about, the best first."""
+        prompted: list[FeatureKind] = [] if method.asks_plain else ["prompted"]
+        known = len(method.plain_stats) == len(method.cells.task)
+        return [*prompted, "plain"] if known else prompted
+
+    def choose(self, plain: Tensor | None, prediction: Prediction) -> Tensor:
+        """The features (B, D) it is about, of those that an answer was made of."""
+        features = plain if self.kind == "plain" else prediction.features
+        assert features is not None
+        return features.float()
+
+    def of(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """(B,) strangeness of features (B, D), and (B, M) distances to the cells."""
+        scores = self.classes.scores(features)
+        log_det = self.classes.log_det.float().to(scores.device)
+        distances = (-2 * scores - log_det).clamp(min=0).sqrt()
+        general = self.everything.scores(features)[:, 0] if self.everything else 0.0
+        return general - scores.max(1).values, distances
+
+
+def quantiles(values: Tensor) -> list[float]:
+    """Of strangeness over held-out photos, so that it can be told as a share."""
+    if not len(values):
+        return []
+    return np.quantile(exact(values).cpu().numpy(), np.linspace(0, 1, QUANTILES)).tolist()
+
+
+def share_below(values: Tensor, kept: Sequence[float]) -> Tensor:
+    """Share of held-out photos that were less strange, (B,) in 0 … 1."""
+    if not kept:
+        return torch.full((len(values),), 0.5, dtype=torch.float64)
+    place = np.interp(exact(values).cpu().numpy(), kept, np.linspace(0, 1, len(kept)))
+    return torch.from_numpy(place)

@@ -1,0 +1,254 @@
+"""Held-out photos of a learn: predict them, compare with the version before, find the confused."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hashprompt.data.dataset import ImageTable
+from hashprompt.data.reading.image_stores import Photos
+from hashprompt.data.reading.opening import open_photos
+from hashprompt.data.reading.options import ReadOptions
+from hashprompt.engine.callbacks import Callback
+from hashprompt.engine.evaluator import Evaluator
+from hashprompt.engine.trainer import Trainer
+from hashprompt.methods.frames.hide_pipeline import Pipeline
+from hashprompt.photos.calibration import (
+    FEWEST,
+    FeatureKind,
+    Strangeness,
+    calibrate,
+    quantiles,
+)
+from hashprompt.photos.inputs.image_files import content_digest
+from hashprompt.photos.store.store import Store, Version
+from hashprompt.ui.progress import reading_bar
+
+TEST = "test"
+
+
+class PhotoRecord(NamedTuple):
+    """What `photos.json` keeps of a photo; its key is the SHA-256 of the file."""
+
+    label: int
+    part: str  # `train` or `test`
+    path: str  # of held-out photos that lie on disk, else empty
+    predicted: int | None  # class id, of held-out photos
+
+    @property
+    def can_be_tested(self) -> bool:
+        return self.part == TEST and bool(self.path)
+
+
+def photo_records(store: Store, version: Version | None) -> dict[str, PhotoRecord]:
+    """All photos learned so far, by digest."""
+    rows = store.photos(version) if version else {}
+    return {digest: PhotoRecord(*row) for digest, row in rows.items()}
+
+
+@dataclass(frozen=True)
+class HeldOutPhotos:
+    """N photos for testing, and the class ids predicted for them."""
+
+    table: ImageTable
+    digests: list[str]
+    before: list[int | None]  # by the parent version; None for photos it was never asked about
+    predicted: tuple[int, ...] = ()  # by the new version, once it was evaluated
+
+
+def reopen_held_out(
+    records: dict[str, PhotoRecord], short_side: int
+) -> tuple[HeldOutPhotos, list[str]]:
+    """Held-out photos of earlier learns that still lie where they were; a note on the others."""
+    testable = {d: record for d, record in records.items() if record.can_be_tested}
+    unchanged = [d for d, record in testable.items() if content_digest(Path(record.path)) == d]
+    notes = []
+    if len(unchanged) < len(testable):
+        notes.append(
+            f"{len(testable) - len(unchanged)} of {len(testable)} held-out photos of earlier "
+            "learns are gone or changed and cannot be asked about again."
+        )
+    files = [Path(testable[d].path) for d in unchanged]
+    options = ReadOptions(short_side, unreadable="skip")
+    images, readable, _ = open_photos(files, options, reading_bar)
+    digests = [unchanged[index] for index in readable]
+    labels = torch.tensor([testable[d].label for d in digests], dtype=torch.int64)
+    before = [testable[d].predicted for d in digests]
+    return HeldOutPhotos(ImageTable(images, labels), digests, before), notes
+
+
+def evaluate(
+    evaluator: Evaluator, tables: Sequence[ImageTable], kind: FeatureKind, callback: Callback
+) -> tuple[Tensor, Tensor]:
+    """Logits (N, C) and strangeness (N,) of all images of the tables, one after the other."""
+    callback.on_phase_start(0, "testing", sum(map(len, tables)), 0)
+    method = evaluator.method.eval()
+    assert isinstance(method, Pipeline)
+    measure = Strangeness(method, kind)
+    logits, strangeness = [torch.zeros(0, method.cells.classes)], [torch.zeros(0)]
+    for table in tables:
+        for tested in evaluator.predictions(table, with_plain=kind == "plain"):
+            logits.append(tested.prediction.logits.float().cpu())
+            features = measure.choose(tested.plain, tested.prediction)
+            strangeness.append(measure.of(features)[0].cpu())
+            callback.on_images_tested(sum(map(len, logits)))
+    return torch.cat(logits), torch.cat(strangeness)
+
+
+def evaluate_version(
+    trainer: Trainer,
+    held_out: Sequence[HeldOutPhotos],
+    classes: Sequence[str],
+    before: Mapping[str, Any],
+) -> tuple[dict[str, Any], list[HeldOutPhotos]]:
+    """What `version.json` says of accuracy and calibration, and the photos with predictions.
+
+    Args:
+        trainer: of the learner that is tested.
+        before: `version.json` of the version before, whose calibration stays if nothing is tested.
+    """
+    tables = [photos.table for photos in held_out]
+    count = sum(map(len, tables))
+    method = trainer.method
+    assert isinstance(method, Pipeline)
+    kind, kept = unknown_scale(Strangeness.kinds(method), count, before)
+    with trainer.callbacks.running(1, 0):
+        logits, strangeness = evaluate(trainer.evaluator, tables, kind, trainer.callbacks)
+    predicted = logits.argmax(1).split([len(table) for table in tables])
+    asked = [
+        replace(photos, predicted=tuple(ids.tolist()))
+        for photos, ids in zip(held_out, predicted, strict=True)
+    ]
+    labels = torch.cat([torch.zeros(0, dtype=torch.int64), *(t.labels for t in tables)])
+    temperature, calibration = calibrate(logits, labels, before.get("temperature"))
+    distances, of = kept or (quantiles(strangeness), count)
+    return {
+        "temperature": temperature,
+        "calibration": {**calibration, "scale_images": of},
+        "distances": distances,
+        "distances_of": kind,
+        **compare_predictions(asked, classes),
+    }, asked
+
+
+def unknown_scale(
+    possible: Sequence[FeatureKind], count: int, before: Mapping[str, Any]
+) -> tuple[FeatureKind, tuple[list[float], int] | None]:
+    """Which features `unknown` stands on, and its scale if that of the version before stays.
+
+    Few photos do not replace the scale of more, which is then kept with its features.
+
+    Args:
+        possible: features it could stand on; the first would be taken otherwise.
+        count: of photos that would make a new scale.
+        before: `version.json` of the version before.
+    """
+    scale, told = before.get("distances", []), before.get("calibration", {})
+    of = told.get("scale_images", told.get("images"))  # older files have only the latter
+    if not isinstance(of, int):  # a stranger's may hold anything
+        of = FEWEST
+    kind: FeatureKind = before.get("distances_of", "plain")
+    if scale and count < max(1, min(of, FEWEST)) and kind in possible:
+        return kind, (scale, of)
+    return possible[0], None
+
+
+def predicted_by_digest(held_out: Sequence[HeldOutPhotos]) -> dict[str, int]:
+    """The class ids predicted for photos, by their digests."""
+    pairs = (zip(photos.digests, photos.predicted, strict=True) for photos in held_out)
+    return {digest: predicted for rows in pairs for digest, predicted in rows}
+
+
+def leaves_no_room(accuracy: Mapping[str, Sequence[int]]) -> bool:
+    """Whether [right, tested] by class are right on all of enough photos: training cannot gain."""
+    tested = sum(count for _, count in accuracy.values())
+    return FEWEST <= tested == sum(right for right, _ in accuracy.values())
+
+
+@dataclass(frozen=True)
+class TrainingGain:
+    """Of N held-out photos, those that training put right, and those it put wrong."""
+
+    tested: int
+    gained: int
+    lost: int
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is kept: unless more is lost than noise, √(gained + lost) as of coins thrown.
+
+        Training nearly always helps, also where so few photos cannot show it
+        (docs/results/photos.md).
+        """
+        return self.lost - self.gained <= math.sqrt(self.gained + self.lost)
+
+    @classmethod
+    def between(
+        cls, looked: Mapping[str, PhotoRecord], held_out: Sequence[HeldOutPhotos]
+    ) -> "TrainingGain":
+        """From what a look predicted to the predictions for the same photos after training."""
+        tested = gained = lost = 0
+        for photos in held_out:
+            rows = zip(photos.digests, photos.table.labels.tolist(), photos.predicted, strict=True)
+            for digest, label, predicted in rows:
+                before = looked[digest].predicted == label
+                tested += 1
+                gained += predicted == label and not before
+                lost += predicted != label and before
+        return cls(tested, gained, lost)
+
+
+def compare_predictions(
+    held_out: Sequence[HeldOutPhotos], classes: Sequence[str]
+) -> dict[str, Any]:
+    """[right, tested] by class, before and after a learn, and what is taken for what."""
+    accuracy, before, after = ({name: [0, 0] for name in classes} for _ in range(3))
+    confusions: Counter[tuple[str, str]] = Counter()
+    for photos in held_out:
+        rows = zip(photos.table.labels.tolist(), photos.predicted, photos.before, strict=True)
+        for label, predicted, earlier in rows:
+            name = classes[label]
+            accuracy[name][0] += predicted == label
+            accuracy[name][1] += 1
+            if earlier is not None:  # the parent was asked too
+                for counts, prediction in ((before, earlier), (after, predicted)):
+                    counts[name][0] += prediction == label
+                    counts[name][1] += 1
+            if predicted != label:
+                confusions[name, classes[predicted]] += 1
+    return {
+        "accuracy": accuracy,
+        "before": {name: counts for name, counts in before.items() if counts[1]},
+        "after": {name: counts for name, counts in after.items() if counts[1]},  # the same photos
+        "confusions": [[*pair, count] for pair, count in confusions.most_common(50)],
+    }
+
+
+def confused_photos(
+    held_out: Sequence[HeldOutPhotos], classes: Sequence[str], most: int = 24
+) -> list[dict[str, Any]]:
+    """Held-out photos that are answered wrongly now, those that were right before first."""
+    confused = []
+    for photos in held_out:
+        labels, images = photos.table.labels.tolist(), photos.table.images
+        assert isinstance(images, Photos)
+        for row, (label, predicted) in enumerate(zip(labels, photos.predicted, strict=True)):
+            if predicted != label:
+                lost = photos.before[row] == label
+                confused.append((images.select(torch.tensor([row])), label, predicted, lost))
+    confused.sort(key=lambda photo: not photo[-1])
+    return [
+        {
+            "image": image[torch.tensor([0])][0],
+            "name": Path(image.names()[0]).name,
+            "truth": classes[label],
+            "said": classes[predicted],
+            "lost": lost,
+        }
+        for image, label, predicted, lost in confused[:most]
+    ]

@@ -1,0 +1,198 @@
+"""What a person gives to `predict` becomes decoded images."""
+
+import glob
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from hashprompt.data.reading.images import SUFFIXES, UnreadableImage, looks_like_image
+from hashprompt.data.reading.threads import reading_threads
+from hashprompt.errors import UserError
+from hashprompt.photos.inputs.image_files import (
+    CHANNELS,
+    as_image_file,
+    decode_image,
+    is_array,
+    local_path,
+    uint8_array,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PREFETCH = 16  # images decoded while earlier ones are used; a large photo takes 40 MB
+Kind = Literal["one", "many", "array"]
+
+
+class InputImage(NamedTuple):
+    """One image to predict: decoded, (3, H, W) uint8, or the reason why it is not."""
+
+    name: str
+    image: np.ndarray | None
+    error: str | None = None
+
+
+class RawInput(NamedTuple):
+    """One image as it was given, or the reason why there is none."""
+
+    name: str
+    image: Any
+    error: str | None = None
+
+
+class InputLoader:
+    """Images that are decoded in threads, shortly before they are asked for."""
+
+    def __init__(self, items: Sequence[RawInput], short_side: int | None = None) -> None:
+        self.items, self.short_side = items, short_side
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[InputImage]:
+        pending: deque[InputImage | Future[InputImage]] = deque()
+        try:
+            for item in self.items:
+                pending.append(self._start(item))
+                if len(pending) > PREFETCH:
+                    yield _result(pending.popleft())
+            while pending:
+                yield _result(pending.popleft())
+        finally:  # the caller stopped early
+            for image in pending:
+                if isinstance(image, Future):
+                    image.cancel()
+
+    def _start(self, item: RawInput) -> "InputImage | Future[InputImage]":
+        # A thread would only cost time for one image. A Pillow image may be in the list twice, and
+        # two threads must not load it at once.
+        if len(self.items) == 1 or isinstance(item.image, Image.Image):
+            return self._read(item)
+        return reading_threads().submit(self._read, item)
+
+    def _read(self, item: RawInput) -> InputImage:
+        if item.error is not None:
+            return InputImage(item.name, None, item.error)
+        try:
+            image = decode_image(as_image_file(item.image, item.name), self.short_side)
+        except UnreadableImage as error:
+            return InputImage(item.name, None, error.reason)
+        except UserError as error:
+            return InputImage(item.name, None, str(error))
+        return InputImage(item.name, image)
+
+
+def _result(pending: "InputImage | Future[InputImage]") -> InputImage:
+    return pending.result() if isinstance(pending, Future) else pending
+
+
+def load_inputs(what: Any, short_side: int | None = None) -> tuple[InputLoader, Kind]:
+    """The images to predict, and in which form the answer is expected.
+
+    Args:
+        what: a file, the bytes of one, a Pillow image or an array (H, W, 3), (H, W), (3, H, W)
+            uint8, which is `one`; a folder, a pattern such as `other/*.jpg` or a list of all
+            these, which are `many`; an array of images (N, …) or of paths, which is an `array`.
+        short_side: reduce larger images to this.
+
+    Raises:
+        UserError: for something that holds no images at all. What is wrong with one item is said
+            in its `InputImage.error`.
+    """
+    if hasattr(what, "to_numpy"):  # a column of a pandas table
+        what = what.to_numpy()
+    if isinstance(what, str | Path):
+        items, kind = _at(what)
+    elif is_array(what):
+        items, kind = _in_array(what)
+    elif isinstance(what, bytes | bytearray | memoryview):
+        items, kind = [RawInput("image", what)], "one"
+    elif isinstance(what, Image.Image):
+        items, kind = [RawInput(_file_name(what) or "image", what)], "one"
+    elif isinstance(what, list | tuple | Iterator):
+        items, kind = _in_list(what), "many"
+    else:
+        raise UserError(
+            f"Cannot find images in a {type(what).__name__}. Give a path, a folder, a pattern, "
+            "bytes, a Pillow image, an array or a list of these."
+        )
+    return InputLoader(items, short_side), kind
+
+
+def _at(place: str | Path) -> tuple[list[RawInput], Kind]:
+    """The image file at a path, or the image files of a folder or a pattern."""
+    try:
+        path = str(local_path(place))
+    except UserError as error:
+        return [RawInput(_shown(place), None, str(error))], "one"
+    if os.path.isdir(path):
+        files = _in_folder(path)
+        problem = f"no images in this folder ({', '.join(SUFFIXES[:4])}, …)"
+    elif glob.has_magic(path) and not os.path.lexists(path):
+        matches = (match for match in glob.glob(path, recursive=True) if not os.path.isdir(match))
+        files, problem = sorted(matches), "no file matches this pattern"
+    else:
+        return [RawInput(_shown(place), Path(path))], "one"
+    items = [RawInput(_shown(file), Path(file)) for file in files]
+    return items or [RawInput(_shown(place), None, problem)], "many"
+
+
+def _in_folder(folder: str) -> list[str]:
+    """Image files in a folder and the folders inside, sorted; hidden ones are passed over."""
+    found: list[str] = []
+    for place, inner, names in os.walk(folder):
+        names += [name for name in inner if looks_like_image(Path(name))]  # to be told of
+        inner[:] = [n for n in inner if not n.startswith((".", "__MACOSX")) and n not in names]
+        images = (n for n in names if looks_like_image(Path(n)) and not n.startswith("."))
+        found += [os.path.join(place, name) for name in images]
+    return sorted(found)
+
+
+def _in_array(array: "np.ndarray | Tensor") -> tuple[list[RawInput], Kind]:
+    if isinstance(array, np.ndarray) and array.dtype.kind in "OU":
+        if array.ndim != 1:
+            raise UserError(f"An array of paths has the shape {array.shape}; expected (N,).")
+        return [_single(item, index) for index, item in enumerate(array.tolist())], "array"
+    shape = tuple(array.shape)
+    # (1, H, W) is a batch: grey images that are asked about in pieces may leave a piece of one.
+    if len(shape) == 2 or (len(shape) == 3 and (shape[2] in CHANNELS or shape[0] == 3)):
+        return [RawInput("image", array)], "one"
+    if len(shape) not in (3, 4):
+        raise UserError(
+            f"The array has the shape {shape}; expected one image (H, W, 3), (H, W) or (3, H, W), "
+            "or N of them."
+        )
+    return [_single(image, i) for i, image in enumerate(uint8_array(array, "the array"))], "array"
+
+
+def _in_list(images: Iterable[Any]) -> list[RawInput]:
+    items: list[RawInput] = []
+    for index, item in enumerate(images):
+        if isinstance(item, list | tuple):
+            raise UserError(f"Item {index} is itself a {type(item).__name__}. Give one flat list.")
+        items += _at(item)[0] if isinstance(item, str | Path) else [_single(item, index)]
+    return items
+
+
+def _single(item: Any, index: int) -> RawInput:
+    """Exactly one image: the answers to an array are an array of the same length."""
+    if isinstance(item, str | Path):
+        return RawInput(_shown(item), item)
+    return RawInput(_file_name(item) or f"image {index}", item)
+
+
+def _file_name(image: Any) -> str:
+    """Where a Pillow image was opened, if it says so."""
+    name = getattr(image, "filename", "") if isinstance(image, Image.Image) else ""
+    return _shown(name) if isinstance(name, str | Path) else ""
+
+
+def _shown(path: str | Path) -> str:
+    """A path that can be printed, even if its bytes are no UTF-8."""
+    return str(path).encode(errors="replace").decode()

@@ -1,0 +1,185 @@
+"""Write a version of a classifier as an ONNX model, with its description inside and beside it."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hashprompt import __version__
+from hashprompt.errors import UserError
+from hashprompt.photos.answering import Answering
+from hashprompt.photos.evaluation import photo_records
+from hashprompt.photos.inputs.image_files import content_digest
+from hashprompt.photos.inputs.learn_inputs import labelled_images
+from hashprompt.photos.onnx.graph import (
+    MOST_BYTES,
+    OPSET,
+    ClassifierGraph,
+    onnx_model,
+    with_int8_weights,
+)
+from hashprompt.photos.onnx.model import INSTALL, OnnxClassifier
+from hashprompt.photos.predictor import Predictor
+from hashprompt.photos.store.config import ClassifierConfig
+from hashprompt.photos.store.store import Store, Version
+from hashprompt.schemas.exported import DESCRIPTION, MODEL
+from hashprompt.storage.files import Target, inside, new_folder, write_atomically
+from hashprompt.storage.json_files import write_json
+
+RUNTIME = "onnxruntime 1.17 or newer"
+
+
+@dataclass(frozen=True)
+class TestPhotos:
+    """Photos whose class is known."""
+
+    __test__ = False  # for pytest, which takes it for a test
+
+    source: str
+    paths: list[Path]
+    labels: list[str]
+
+
+def export_onnx(
+    store: Store,
+    target: Path,
+    number: int | None,
+    backbone: str | None,
+    int8: bool,
+    test: str | Path | None,
+) -> Path:
+    """Export a version; complete, or nothing is written.
+
+    Args:
+        target: must not exist, or be empty.
+        number: the current version if None.
+        backbone: where its backbone is now, if it moved.
+        int8: store the large matrices as int8. What that costs is measured.
+        test: photos to measure with; by default held-out ones, where they still lie.
+    """
+    _refuse_without_packages()
+    version = store.version(number)
+    # A backbone and a method of its own: making the graph changes them.
+    config = ClassifierConfig.stored(store.folder, store.header(), backbone, {"device": "cpu"})
+    _refuse_what_no_graph_can_do(config)
+    photos = _test_photos(store, version, test) if int8 or test is not None else None
+    with new_folder(target) as place:
+        graph = ClassifierGraph(Predictor.load(store, config, version.number))
+        _refuse_too_large(graph)
+        model = onnx_model(graph, config.backbone.preprocessing.image_size)
+        if int8:
+            model = with_int8_weights(model)
+        description = _description(version, graph, config, int8)
+        _write(place, model, {**description, "accuracy": None})
+        if photos is not None and photos.paths:
+            classifier = Predictor.load(store, config, version.number)
+            accuracy = _compare(photos, classifier, OnnxClassifier(place))
+            _write(place, model, {**description, "accuracy": accuracy})
+    return target
+
+
+def _refuse_without_packages() -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise UserError(f"Exporting to ONNX needs `{error.name}`: {INSTALL}") from error
+
+
+def _refuse_what_no_graph_can_do(config: ClassifierConfig) -> None:
+    for name in ("batchwise_prompt", "legacy_kv_layout"):
+        if config.options.get(name):
+            raise UserError(
+                f"It was taught with {name}=true, so that an answer depends on the images asked "
+                "about beside it. Such a classifier cannot be exported to ONNX."
+            )
+    if config.options.get("second_task"):
+        raise UserError(
+            "It was taught with second_task, which looks at some images once more. A graph looks "
+            "at all images alike, so such a classifier cannot be exported to ONNX."
+        )
+
+
+def _refuse_too_large(graph: ClassifierGraph) -> None:
+    size = sum(tensor.numel() * tensor.element_size() for tensor in graph.state_dict().values())
+    if size > MOST_BYTES:
+        raise UserError(
+            f"As one ONNX file this classifier would take {size / 1e9:.1f} GB, and such files end "
+            f"at {MOST_BYTES / 1e9:.0f} GB. With shrinkage=0 the classes share one matrix, which "
+            "takes less; else use a smaller backbone."
+        )
+
+
+def _description(
+    version: Version, graph: ClassifierGraph, config: ClassifierConfig, int8: bool
+) -> dict[str, Any]:
+    info, cells = version.info, graph.method.cells
+    columns = cells.task.tolist(), cells.label.tolist()
+    views = graph.views
+    return {
+        "weights": "int8" if int8 else "float32",
+        "opset": OPSET,
+        "runtime": RUNTIME,
+        "hashprompt": __version__,
+        "version": version.number,
+        "classes": info["classes"],
+        "integer_labels": info["integer_labels"],
+        "learns": info["batch_names"],
+        "cells": [list(pair) for pair in zip(*columns, strict=True)],
+        "preprocessing": {
+            **views.preprocessing.statistics(),
+            "image_size": views.preprocessing.image_size,
+            "center": views.center,
+            "short_side": config.short_side,
+        },
+    }
+
+
+def _write(place: Target, model: Any, description: dict[str, Any]) -> None:
+    """The model with its description inside, and the description beside it."""
+    del model.metadata_props[:]
+    for name, value in description.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        model.metadata_props.add(key=name, value=text)
+    content = model.SerializeToString()
+    write_atomically(inside(place, MODEL), content)
+    digest = {"model_sha256": hashlib.sha256(content).hexdigest()}
+    write_json(inside(place, DESCRIPTION), {**digest, **description})
+
+
+def _test_photos(store: Store, version: Version, test: str | Path | None) -> TestPhotos:
+    classes = version.info["classes"]
+    if test is None:
+        records = photo_records(store, version).items()
+        kept = [(Path(r.path), classes[r.label]) for d, r in records if _still_there(d, r)]
+        source = "held-out photos"
+    else:
+        found = labelled_images(Path(test))
+        kept = [(Path(str(e.file)), e.label) for e in found.entries if e.label in classes]
+        source = found.name
+        if not kept:
+            raise UserError(f"{test} holds no photos of the classes that are known.")
+    return TestPhotos(source, [path for path, _ in kept], [label for _, label in kept])
+
+
+def _still_there(digest: str, record: Any) -> bool:
+    return record.can_be_tested and content_digest(Path(record.path)) == digest
+
+
+def _compare(photos: TestPhotos, classifier: Answering, model: Answering) -> dict[str, Any]:
+    """Right answers of both, of the photos that can be read."""
+    asked = [answering.ask(photos.paths, 1.0, 32)[0] for answering in (classifier, model)]
+    rows = [
+        (label, str(before.label), str(after.label))
+        for label, before, after in zip(photos.labels, *asked, strict=True)
+        if before.error is None
+    ]
+    return {
+        "source": photos.source,
+        "photos": len(rows),
+        "before": sum(label == before for label, before, _ in rows),
+        "after": sum(label == after for label, _, after in rows),
+        "same": sum(before == after for _, before, after in rows),
+    }

@@ -1,0 +1,231 @@
+"""One version of a classifier as an ONNX graph, from pixels to probabilities."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hashprompt.errors import UserError, shortened
+from hashprompt.parts.cells import Cells
+from hashprompt.parts.discriminant import Discriminant
+from hashprompt.photos.predictor import Predictor
+
+if TYPE_CHECKING:
+    import onnx
+
+OPSET = 20  # the first in which GELU is an operator; onnxruntime reads it from 1.17 on
+MOST_BYTES = 2 * 10**9  # of an ONNX file, which is one protobuf message
+INT8_FROM = 4096  # numbers of a matrix from which on it is worth storing it as int8
+
+
+class GraphOutput(NamedTuple):
+    """What the graph gives for B images; the fields are the names of its outputs."""
+
+    probabilities: Tensor  # (B, C) float32, calibrated
+    unknown: Tensor  # (B,) float32, share of held-out photos that were less strange
+    task: Tensor  # (B,) int64, the learn whose prompts were used
+    distances: Tensor  # (B, M) float32, of plain features to the cells
+
+
+class FixedCells(nn.Module):
+    """The cells of a version that learns no more: which of them speak for a class is a table."""
+
+    def __init__(self, cells: Cells) -> None:
+        super().__init__()
+        self.classes = cells.classes
+        self.register_buffer("task", cells.task)
+        self.register_buffer("label", cells.label)
+        members = [(cells.label == c).nonzero()[:, 0] for c in range(self.classes)]
+        # Short rows are filled with the index of a score of −∞.
+        table = nn.utils.rnn.pad_sequence(members, batch_first=True, padding_value=len(cells.label))
+        self.register_buffer("members", table)
+        self.members: Tensor  # (C, K)
+
+    def to_classes(self, cell_scores: Tensor) -> Tensor:
+        """Scores of cells (B, M) -> of classes (B, C): the best cell speaks."""
+        padded = F.pad(cell_scores, (0, 1), value=-torch.inf)
+        return padded[:, self.members].amax(-1)
+
+
+class FixedDiscriminant(nn.Module):
+    """`Discriminant` in operators that ONNX has. Of float64, so the product form loses nothing."""
+
+    def __init__(self, of: Discriminant) -> None:
+        super().__init__()
+        self.shared = len(of.whiten) == 1
+        for name in ("whiten", "centres", "log_det"):
+            self.register_buffer(name, getattr(of, name))
+        self.whiten: Tensor  # (1 or M, D, D)
+        self.centres: Tensor  # (M, D)
+        self.log_det: Tensor  # (1 or M,)
+        self.temperature = of.temperature
+
+    def scores(self, features: Tensor) -> Tensor:
+        """Log density (B, M) of features (B, D) under every cell."""
+        rows = features.double()
+        if self.shared:
+            white = rows @ self.whiten[0].T
+            squares = (
+                white.square().sum(1, keepdim=True)
+                - 2 * white @ self.centres.T
+                + self.centres.square().sum(1)
+            ).clamp(min=0)
+        else:
+            white = rows @ self.whiten.mT - self.centres[:, None]  # (M, B, D)
+            squares = white.square().sum(-1).T
+        return (-0.5 * (squares / self.temperature + self.log_det)).float()
+
+
+class Quantiles(nn.Module):
+    """Where values stand among those that were kept: `np.interp`, as a sum over its pieces."""
+
+    def __init__(self, kept: list[float]) -> None:
+        super().__init__()
+        values = torch.tensor(kept, dtype=torch.float64)
+        self.known = len(kept) > 0
+        self.register_buffer("start", values[:-1])
+        self.register_buffer("width", values.diff())
+        self.start: Tensor
+        self.width: Tensor
+
+    def forward(self, values: Tensor) -> Tensor:
+        """(B,) -> (B,) in 0…1."""
+        values = values.double()[:, None]
+        if not self.known:
+            return torch.full_like(values[:, 0], 0.5)
+        above = values - self.start
+        # Of a piece without width all is passed as soon as it is reached.
+        flat = self.width <= 0
+        passed = (above / torch.where(flat, 1.0, self.width)).clamp(0, 1)
+        return torch.where(flat, (above >= 0).double(), passed).mean(1)
+
+
+class ClassifierGraph(nn.Module):
+    """Everything between the pixels of an image and the answer about it.
+
+    Args:
+        predictor: the version; its method is changed, so it must answer nobody else.
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        method, info = predictor.method, predictor.info
+        with torch.no_grad():  # a first answer makes the discriminants that the options ask for
+            size = predictor.config.backbone.preprocessing.image_size
+            method.predict(torch.zeros(1, 3, size, size))
+        made = {name: FixedDiscriminant(each) for name, each in method._discriminants.items()}
+        method._discriminants = made  # type: ignore[assignment]
+        # What a graph must not decide from tensors is decided here.
+        without = method.plain_tasks() if method.has_prompts else torch.ones(1, dtype=torch.bool)
+        self.all_without, self.any_without = bool(without.all()), bool(without.any())
+        method.cells = FixedCells(method.cells)  # type: ignore[assignment]
+        self.register_buffer("without_prompts", without)
+        self.without_prompts: Tensor  # (T,) whether a task was only looked at
+        method._final_features = self._final_features  # type: ignore[method-assign]
+        self.method, self.backbone = method, predictor.config.backbone.model
+        self.discriminants = nn.ModuleDict(made)
+        self.asks_plain, self.strangeness = predictor.asks_plain, predictor.strangeness
+        self.strange = FixedDiscriminant(self.strangeness.classes)
+        everything = self.strangeness.everything
+        self.everything = None if everything is None else FixedDiscriminant(everything)
+        self.quantiles = Quantiles(info["distances"])
+        self.temperature: float = info["temperature"]
+        self.views = predictor.config.views
+        statistics = self.views.preprocessing
+        for name, values in (("pixel_mean", statistics.mean), ("pixel_std", statistics.std)):
+            self.register_buffer(name, torch.tensor(values).view(-1, 1, 1))
+        self.pixel_mean: Tensor
+        self.pixel_std: Tensor
+
+    def _final_features(self, tokens: Tensor, plain: Tensor, task: Tensor) -> Tensor:
+        """As the method's, without a choice that depends on the images of a batch."""
+        if self.all_without:
+            return plain
+        prompted = self.method.prompted(tokens, task, plain)
+        if not self.any_without:
+            return prompted
+        return torch.where(self.without_prompts[task][:, None], plain, prompted)
+
+    def forward(self, pixels: Tensor) -> GraphOutput:
+        """(B, 3, S, S) in [0, 1] -> what is said of them."""
+        images = (pixels - self.pixel_mean) / self.pixel_std
+        plain = self.backbone(images) if self.asks_plain else None
+        prediction = self.method.predict(images, plain)
+        features = self.strangeness.choose(plain, prediction)
+        scores = self.strange.scores(features)
+        distances = (-2 * scores - self.strange.log_det.float()).clamp(min=0).sqrt()
+        general = 0.0 if self.everything is None else self.everything.scores(features)[:, 0]
+        unknown = self.quantiles(general - scores.amax(1))
+        probabilities = (prediction.logits.double() / self.temperature).softmax(1)
+        assert prediction.task is not None
+        return GraphOutput(probabilities.float(), unknown.float(), prediction.task, distances)
+
+
+def onnx_model(graph: ClassifierGraph, image_size: int) -> "onnx.ModelProto":
+    """The graph as an ONNX model with any number of images.
+
+    Raises:
+        UserError: if something in it has no counterpart in ONNX.
+    """
+    pixels = torch.zeros(2, 3, image_size, image_size)  # two: one would be taken for fixed
+    try:
+        with torch.no_grad():
+            program = torch.onnx.export(
+                graph.eval(),
+                (pixels,),
+                dynamo=True,
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                input_names=["pixels"],
+                output_names=list(GraphOutput._fields),
+                opset_version=OPSET,
+                verbose=False,
+            )
+    except Exception as error:  # of torch, of onnxscript and of what they call
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # the first of many tells what it is
+            cause = cause.__cause__
+        reason = shortened(" ".join(str(cause).split()), 300)
+        raise UserError(
+            f"This classifier cannot be expressed in ONNX with torch {torch.__version__}: {reason}"
+        ) from error
+    assert program is not None
+    model: Any = program.model_proto
+    # `len(tensor)` anywhere in the graph would fix it; `tensor.shape[0]` does not.
+    if not model.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
+        raise UserError("This classifier cannot be expressed in ONNX for any number of images.")
+    return model
+
+
+def with_int8_weights(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """Store large float32 matrices as int8 with a scale for each output.
+
+    They are turned into float32 when the model is loaded: what is saved is size, not time.
+    """
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    graph, nodes = model.graph, []
+    multiplied = {node.input[1] for node in graph.node if node.op_type == "MatMul"}
+    used = set(multiplied)  # as they are, or turned, or the rows of some outputs
+    for node in reversed(graph.node):
+        if node.op_type in ("Transpose", "Slice") and node.output[0] in used:
+            used.add(node.input[0])
+    for tensor in list(graph.initializer):
+        name = tensor.name
+        if name not in used or tensor.data_type != tensor.FLOAT or len(tensor.dims) != 2:
+            continue
+        matrix = numpy_helper.to_array(tensor)
+        if matrix.size < INT8_FROM:
+            continue
+        axis = 1 if name in multiplied else 0  # along which the numbers of an output lie
+        largest = np.abs(matrix).max(1 - axis, keepdims=True)
+        scale = np.maximum(largest / 127, np.finfo(np.float32).tiny)
+        whole = np.rint(matrix / scale).astype(np.int8)
+        parts = {f"{name}.int8": whole, f"{name}.scale": scale.squeeze(1 - axis)}
+        graph.initializer.remove(tensor)
+        graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in parts.items())
+        nodes.append(helper.make_node("DequantizeLinear", list(parts), [name], axis=axis))
+    for node in reversed(nodes):  # before all that use them
+        graph.node.insert(0, node)
+    return model

@@ -1,0 +1,125 @@
+"""What the page of a learn shows as pictures: figures of accuracy and usage, small photos."""
+
+import io
+from collections.abc import Sequence
+from functools import cache
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
+from PIL import Image
+from torch import Tensor
+
+from hashprompt.errors import shortened
+from hashprompt.photos.report.changes import ClassChange
+from hashprompt.report.figures import (
+    PALETTE,
+    figure_of,
+    legend_below,
+    literal,
+    new_axes,
+    usage_map,
+)
+from hashprompt.ui.texts import visible
+
+MOST_CLASSES = 40  # rows of the figure
+PIXELS = 160  # longer side of a picture
+LOSS, KEPT, NEW, BEFORE = PALETTE[1], PALETTE[0], PALETTE[2], "#8a929c"
+
+
+def thumbnail(image: Tensor) -> bytes:
+    """JPEG of an image (3, H, W) uint8, at most 160 pixels long; no metadata comes along."""
+    picture = Image.fromarray(image.permute(1, 2, 0).cpu().numpy())
+    picture.thumbnail((PIXELS, PIXELS), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=85)
+    return buffer.getvalue()
+
+
+def rows_to_draw(rows: Sequence[ClassChange], most: int = MOST_CLASSES) -> list[ClassChange]:
+    """Tested classes, old ones by loss, then new ones by accuracy; the worst, if there are many."""
+    tested = [row for row in rows if row.after is not None]
+    old = sorted((row for row in tested if not row.is_new), key=lambda row: -_fall(row))
+    new = sorted((row for row in tested if row.is_new), key=lambda row: row.after or 0.0)
+    new = new[: max(most // 2, most - len(old))]
+    return old[: most - len(new)] + new
+
+
+def draw_accuracy(rows: Sequence[ClassChange], labels: dict[str, str]) -> Figure:
+    """One line per class: a ring before, a dot after; new classes have a diamond only."""
+    axes = new_axes("Accuracy of each class, in %", "right on held-out photos (%)", "")
+    figure_of(axes).set_size_inches(9.6, 1.7 + 0.25 * len(rows))
+    for place, row in enumerate(rows):
+        if row.before is not None and row.after is not None:
+            axes.plot([row.before, row.after], [place] * 2, color=_colour(row), lw=2.5, zorder=2)
+    _dots(
+        axes, {p: r.before for p, r in enumerate(rows)}, "before", BEFORE, marker="o", hollow=True
+    )
+    for colour, label, marker in (
+        (LOSS, "after, lost", "o"),
+        (KEPT, "after, not lost", "o"),
+        (NEW, "new class", "D"),
+    ):
+        places = {p: r.after for p, r in enumerate(rows) if _colour(r) == colour}
+        _dots(axes, places, label, colour, marker)
+    axes.set_yticks(range(len(rows)), [labels[row.name] for row in rows])
+    axes.set(xlim=(-2, 102), ylim=(len(rows) - 0.4, -0.6))
+    legend_below(axes, columns=4)
+    return figure_of(axes)
+
+
+def _dots(
+    axes: Axes,
+    values: dict[int, float | None],
+    label: str,
+    colour: str,
+    marker: str,
+    hollow: bool = False,
+) -> None:
+    """Values by row, where there are any."""
+    known = {place: value for place, value in values.items() if value is not None}
+    if known:
+        axes.plot(
+            [*known.values()],
+            [*known],
+            linestyle="none",
+            marker=marker,
+            markersize=8.5 if hollow else 6.5,  # a ring shows around a dot in the same place
+            markerfacecolor=axes.get_facecolor() if hollow else colour,
+            markeredgecolor=colour,
+            markeredgewidth=1.5,
+            zorder=3,
+            label=label,
+        )
+
+
+def draw_usage(usage: list[list[int]], names: Sequence[str]) -> Figure:
+    """Use of the experts (column) by each learn (row), with the names of the learns."""
+    axes = usage_map(usage, "learn")
+    axes.set_ylabel("")
+    figure_of(axes).set_size_inches(9.6, min(7.0, 2.0 + 0.3 * len(usage)))
+    if len(usage) <= 20:
+        labels = [label_of(name, number) for number, name in enumerate(names, 1)]
+        axes.set_yticks(range(len(labels)), labels)
+    return figure_of(axes)
+
+
+def label_of(name: str, number: int) -> str:
+    """A name as it can be drawn: short, no formulas, and a number if the font lacks a letter."""
+    if any(ord(letter) not in _letters() for letter in visible(name)):
+        return f"number {number}"
+    return literal(shortened(name, 25))
+
+
+@cache
+def _letters() -> frozenset[int]:
+    return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())
+
+
+def _colour(row: ClassChange) -> str:
+    return NEW if row.is_new else LOSS if row.lost > 0 else KEPT
+
+
+def _fall(row: ClassChange) -> float:
+    """Points lost; negative if the class gained."""
+    return 0.0 if row.before is None or row.after is None else row.before - row.after

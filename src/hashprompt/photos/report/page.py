@@ -1,0 +1,184 @@
+"""The page of what a learn changed: it holds photos, so it is never written into the classifier."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from hashprompt.photos.defaults import in_words
+from hashprompt.photos.report.changes import Changes, ClassChange
+from hashprompt.photos.report.figures import (
+    draw_accuracy,
+    draw_usage,
+    label_of,
+    rows_to_draw,
+    thumbnail,
+)
+from hashprompt.report.figures import render
+from hashprompt.report.pages import PageFigure, percent, render_template
+from hashprompt.storage.files import Target, write_atomically
+from hashprompt.ui.texts import counted
+
+MOST_PHOTOS = 24
+USAGE_CAPTION = (
+    "A bright column is an expert that many learns share; bright cells scattered over a row are "
+    "experts a learn keeps to itself."
+)
+
+
+def write_page(
+    changes: Changes, pictures: Sequence[dict[str, Any]], path: Target, name: str = ""
+) -> Path:
+    """Write the page and return its path.
+
+    Args:
+        changes: a version beside the one before it.
+        pictures: photos that are answered wrongly, each with `image` (3, H, W) uint8, `name`,
+            `truth`, `said` and `lost` (it was right before).
+        name: of the classifier, for the title.
+    """
+    write_atomically(path, render_page(changes, pictures, name).encode())
+    return path
+
+
+def render_page(changes: Changes, pictures: Sequence[dict[str, Any]], name: str = "") -> str:
+    info, summary = changes.info, changes.summary()
+    version = f"version {summary['version']}: learned {summary['source']}"
+    crossed, confusions = _confusions(changes)
+    wrong = sum(tested - right for right, tested in info["accuracy"].values())
+    return render_template(
+        "learn.html",
+        title=f"{name}, {version}" if name else version.capitalize(),
+        lead=_lead(summary),
+        summary=summary,
+        has_parent=changes.old is not None,
+        before=changes.accuracy("before"),
+        after=changes.accuracy("after"),
+        growth=changes.size - changes.old_size,
+        duration=in_words(summary["seconds"]),
+        accuracy_figure=_accuracy_figure(changes),
+        classes=_class_rows(changes),
+        losses=_loss_rows(changes),
+        crossed=crossed,
+        confusions=confusions,
+        unlisted=wrong - sum(count for *_, count in info["confusions"]),
+        photos=[{**p, "jpeg": thumbnail(p["image"])} for p in pictures[:MOST_PHOTOS]],
+        usage_figure=_usage_figure(info),
+        calibration=info["calibration"],
+        temperature=info["temperature"],
+        seconds=_second_rows(info["seconds"]),
+        notes=info["notes"],
+    )
+
+
+def _lead(summary: dict[str, Any]) -> str:
+    new, known = len(summary["new_classes"]), len(summary["known_classes"])
+    learned = [counted(new, "new class", "new classes")] if new else []
+    if known:
+        learned.append(f"more photos of {counted(known, 'known class', 'known classes')}")
+    created = summary["created"].replace("T", " ").replace("+00:00", " UTC")
+    return f"{' and '.join(learned)} · {created}"
+
+
+# Rows of tables. ---------------------------------------------------------------------------
+
+
+def _class_rows(changes: Changes) -> list[list[Any]]:
+    return [
+        [
+            row.name,
+            number,
+            "new" if row.is_new else "old",
+            row.training,
+            _tested(changes, row),
+            percent(row.before),
+            percent(row.after),
+            _change(row),
+        ]
+        for number, row in enumerate(changes.classes(), 1)
+    ]
+
+
+def _loss_rows(changes: Changes) -> list[list[Any]]:
+    """Old classes that lost, the largest loss first, with what they are taken for."""
+    rows = sorted((row for row in changes.classes() if row.lost > 0), key=lambda row: -row.lost)
+    found = changes.info["confusions"]
+    return [
+        [
+            row.name,
+            percent(row.before),
+            percent(row.after),
+            f"{row.lost:.1f}",
+            _tested(changes, row),
+            ", ".join(f"{other} ({count}×)" for name, other, count in found if name == row.name),
+        ]
+        for row in rows
+    ]
+
+
+def _confusions(changes: Changes) -> tuple[list[list[Any]], list[list[Any]]]:
+    """Those between old and new classes, and the others."""
+    kind = {row.name: "new" if row.is_new else "old" for row in changes.classes()}
+    rows = [
+        [name, kind[name], other, kind[other], count]
+        for name, other, count in changes.info["confusions"]
+    ]
+    return [row for row in rows if row[1] != row[3]], [row for row in rows if row[1] == row[3]]
+
+
+def _second_rows(seconds: dict[str, float]) -> list[list[Any]]:
+    total = sum(seconds.values())
+    return [
+        [phase, f"{value:.1f} s", f"{100 * value / total:.0f} %" if total else ""]
+        for phase, value in sorted(seconds.items(), key=lambda item: -item[1])
+    ]
+
+
+def _asked_before(changes: Changes, row: ClassChange) -> int:
+    return int(changes.info["before"].get(row.name, (0, 0))[1])
+
+
+def _tested(changes: Changes, row: ClassChange) -> str:
+    """Held-out photos asked about, and how many of them before, if those were fewer."""
+    before = _asked_before(changes, row)
+    return f"{row.tested} ({before} before)" if 0 < before < row.tested else str(row.tested)
+
+
+def _change(row: ClassChange) -> str:
+    return "" if row.before is None or row.after is None else f"{row.after - row.before:+.1f}"
+
+
+# Figures. ----------------------------------------------------------------------------------
+
+
+def _accuracy_figure(changes: Changes) -> PageFigure | None:
+    rows = changes.classes()
+    drawn = rows_to_draw(rows)
+    if not drawn:
+        return None
+    labels = {row.name: label_of(row.name, number) for number, row in enumerate(rows, 1)}
+    caption = ["A class with few held-out photos moves in large steps; the table says how many."]
+    if any(row.tested > _asked_before(changes, row) > 0 for row in rows):
+        caption.append("Photos held out by this learn do not count for classes that were known.")
+    if any(label == f"number {number}" for number, label in enumerate(labels.values(), 1)):
+        caption.append("A name the figure has no letters for is given by its number in the table.")
+    if len(drawn) < len(rows):
+        caption.append(f"Drawn are {len(drawn)} of {len(rows)} classes: the largest losses first.")
+    draw = partial(draw_accuracy, drawn, labels)
+    return _figure(draw, "accuracy of each class before and after", " ".join(caption))
+
+
+def _usage_figure(info: dict[str, Any]) -> PageFigure | None:
+    if not info["usage"] or len(info["usage"][0]) < 2:  # one prompt for all
+        return None
+    draw = partial(draw_usage, info["usage"], info["batch_names"])
+    return _figure(draw, "share of each expert in each learn", USAGE_CAPTION)
+
+
+def _figure(draw: Callable[[], Figure], alt: str, caption: str) -> PageFigure:
+    light, dark = render(draw), render(draw, dark=True)
+    assert light is not None
+    assert dark is not None
+    return PageFigure(light, dark, alt, caption)

@@ -1,0 +1,209 @@
+"""What is fixed in a classifier's life: backbone, method, options."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hashprompt.backbone.catalogue import CATALOGUE, FILE_TYPES, NANO, brought_file, obtain
+from hashprompt.backbone.hub import timm_file
+from hashprompt.backbone.light import load_light, plain_sizes
+from hashprompt.backbone.preprocessing import LoadedBackbone
+from hashprompt.data.reading.image_stores import PhotoBatch
+from hashprompt.data.streams.stream import Stream
+from hashprompt.data.transforms.views import Views
+from hashprompt.engine.devices import autocast, single_device
+from hashprompt.engine.seeding import seed_everything
+from hashprompt.engine.views import views_of
+from hashprompt.errors import UserError, shortened
+from hashprompt.methods.building import build_method
+from hashprompt.methods.frames.hide_pipeline import Pipeline
+from hashprompt.methods.registry import find_method
+from hashprompt.options import Options, build
+from hashprompt.options.run import RunOptions
+from hashprompt.photos.options import complete, new_options
+
+# Options that may be others each time: they change no answer, or one learn only.
+CHANGEABLE = {"epochs", "batch_size", "device", "eval_batch_size", "checkpoint_minutes"}
+# Photos are reduced to this share of the ViT's input when they are read: 256 pixels for 224.
+READING_MARGIN = 8 / 7
+
+
+@dataclass(frozen=True)
+class ClassifierConfig:
+    """What never changes in a classifier's life: backbone, method, options."""
+
+    method_name: str
+    options: dict[str, Any]  # every option of the method and the run
+    seed: int
+    backbone: LoadedBackbone
+
+    @classmethod
+    def new(
+        cls, backbone: LoadedBackbone, method: str, options: Mapping[str, Any], seed: int
+    ) -> "ClassifierConfig":
+        """Choices for a new classifier; what the user says goes first."""
+        size = {"image_size": backbone.preprocessing.image_size}
+        full = new_options(method, {**size, **options})
+        return cls(method, full, seed, backbone)
+
+    @classmethod
+    def stored(
+        cls,
+        folder: Path,
+        header: dict[str, Any],
+        backbone: str | None = None,
+        changes: Mapping[str, Any] | None = None,
+    ) -> "ClassifierConfig":
+        """The choices of a classifier on disk, with its own backbone and no other.
+
+        Args:
+            changes: options the user gives today; only those in ``CHANGEABLE`` may differ.
+        """
+        options = _with_changes(folder, header, changes or {})
+        recorded = header["backbone"]
+        name = backbone or find_backbone(folder, recorded)
+        loaded = _load(name, recorded, may_download=backbone is not None)
+        if loaded.weights_sha256 != recorded["sha256"]:
+            raise UserError(
+                f"{name} is not the backbone that {folder} was taught with: the weights differ "
+                f"(SHA-256 {loaded.weights_sha256[:12]}…, expected {recorded['sha256'][:12]}…). "
+                f"Give the right one, `{recorded['name']}`, as backbone (`--backbone`)."
+            )
+        statistics = loaded.preprocessing.statistics()
+        if recorded.get("preprocessing", statistics) != statistics:  # older ones have none
+            raise UserError(
+                f"{name} has the weights that {folder} was taught with, but other preprocessing: "
+                f"{statistics}, expected {shortened(recorded['preprocessing'], 200)}. Give the "
+                "file as it was."
+            )
+        return cls(header["method"], options, header["seed"], loaded)
+
+    def header(self) -> dict[str, Any]:
+        """As `classifier.json` keeps it."""
+        backbone = self.backbone
+        return {
+            "method": self.method_name,
+            "seed": self.seed,
+            "options": self.options,
+            "backbone": {
+                "name": backbone.name,
+                "sha256": backbone.weights_sha256,
+                "image_size": backbone.preprocessing.image_size,
+                "preprocessing": backbone.preprocessing.statistics(),
+                "plain": self._plain_sizes,
+            },
+        }
+
+    @cached_property
+    def _plain_sizes(self) -> dict[str, Any] | None:
+        return plain_sizes(self.backbone)
+
+    @cached_property
+    def run_options(self) -> RunOptions:
+        return build(RunOptions, _part(self.options, RunOptions))
+
+    @cached_property
+    def device(self) -> torch.device:
+        return single_device(self.run_options)
+
+    @cached_property
+    def views(self) -> Views:
+        return views_of(self.run_options, self.backbone.preprocessing, photo_stream(()))
+
+    @torch.no_grad()
+    def plain_features(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """(B, D) of images (3, h, w) uint8 of any size."""
+        seen = self.views.clean(PhotoBatch(map(torch.from_numpy, images)).to(self.device))
+        with autocast(self.run_options, self.device):
+            return self.backbone.model(seen).float().cpu().numpy()
+
+    @property
+    def short_side(self) -> int:
+        """Pixels to which the shorter side of a photo is reduced when it is read."""
+        return reading_size(self.backbone)
+
+    def make_method(self, training: Mapping[str, Any] | None = None) -> Pipeline:
+        """A method that has learned nothing; `training` replaces options for one learn."""
+        method = find_method(self.method_name)
+        values = _part({**self.options, **(training or {})}, method.config)
+        seed_everything(self.seed, "method")
+        self.backbone.model.to(self.device)
+        config = build(method.config, values)
+        learner = build_method(self.method_name, config, self.backbone.model)
+        assert isinstance(learner, Pipeline)
+        return learner.to(self.device)
+
+
+def _load(name: str, recorded: Mapping[str, Any], may_download: bool) -> LoadedBackbone:
+    """The backbone that a classifier names; quickly where it can be."""
+    size, statistics = recorded["image_size"], recorded.get("preprocessing") or {}
+    light = load_light(name, size, recorded.get("plain"), statistics)
+    if light is not None and light.weights_sha256 == recorded["sha256"]:
+        return light
+    from hashprompt.backbone.weights import load_backbone
+
+    return load_backbone(name, size, may_download=may_download)
+
+
+def _with_changes(
+    folder: Path, header: dict[str, Any], changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Stored options with today's; refuses to change what the first learn has fixed."""
+    stored: dict[str, Any] = header["options"]
+    options = complete({**stored, **changes}, find_method(header["method"]).config)
+    for name in changes:
+        if name not in CHANGEABLE and options[name] != stored[name]:
+            raise UserError(
+                f"{folder} was taught with {name}={stored[name]}, which its first learn fixed; "
+                f"{name}={options[name]} needs a new classifier."
+            )
+    return options
+
+
+def reading_size(backbone: LoadedBackbone) -> int:
+    return round(backbone.preprocessing.image_size * READING_MARGIN)
+
+
+def _part(values: Mapping[str, Any], group: type[Options]) -> dict[str, Any]:
+    return {k: v for k, v in values.items() if k in group.model_fields}
+
+
+def weights_file(name: str) -> tuple[str | None, Path] | None:
+    """What the architecture of a backbone is called, and its file; None for the embedded one."""
+    if name == NANO:
+        return None
+    brought = brought_file(name)
+    if brought is not None:
+        return brought
+    return name, (obtain if name in CATALOGUE else timm_file)(name, may_download=False)
+
+
+def find_backbone(folder: Path, recorded: Mapping[str, Any]) -> str:
+    """The name under which the backbone of a classifier can be loaded on this machine."""
+    name: str = recorded["name"]
+    prefix = f"{name.partition('@')[0]}@" if "@" in name or not name.endswith(FILE_TYPES) else ""
+    inside = next((p for p in folder.glob("backbone.*") if p.name.endswith(FILE_TYPES)), None)
+    if inside is not None:  # exported with its backbone
+        return f"{prefix}{inside}"
+    file = Path(name.rpartition("@")[2])
+    if not name.endswith(FILE_TYPES) or file.is_file():
+        return name
+    elsewhere = Path(os.environ.get("HASHPROMPT_WEIGHTS", ".")) / file.name
+    if elsewhere.is_file():
+        return f"{prefix}{elsewhere}"
+    raise UserError(
+        f"The backbone of {folder} is not here: no file {file}, and none of that name in the "
+        "folder that HASHPROMPT_WEIGHTS names. Give the file as backbone (`--backbone FILE`), or "
+        "export the classifier with its backbone."
+    )
+
+
+def photo_stream(tasks: tuple) -> Stream:
+    """Photos as a stream: nothing else about them decides a number."""
+    return Stream("photos", "class", tasks, (), (), (), "", flip=True)

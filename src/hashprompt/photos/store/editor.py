@@ -1,0 +1,142 @@
+"""Edit what a classifier knows: forget, merge and rename classes, each as a new version."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from hashprompt.data.dataset import ImageTable
+from hashprompt.data.streams.stream import TaskData
+from hashprompt.engine.devices import launch
+from hashprompt.engine.trainer import Trainer
+from hashprompt.methods.frames.hide_pipeline import Pipeline
+from hashprompt.methods.relabelling import relabel
+from hashprompt.parts.growing import load_grown, unfit_if_it_fails
+from hashprompt.parts.pooled_gaussians import PooledGaussians
+from hashprompt.photos.evaluation import (
+    PhotoRecord,
+    evaluate_version,
+    predicted_by_digest,
+    reopen_held_out,
+)
+from hashprompt.photos.store.config import ClassifierConfig, photo_stream
+from hashprompt.photos.store.edits import (
+    Edit,
+    batch_counts,
+    edited_info,
+    edited_records,
+    renamed_tests,
+)
+from hashprompt.photos.store.store import Store, Version
+from hashprompt.ui.progress import ProgressBars
+
+FORGOTTEN = -1  # what a photo was taken for that was taken for a forgotten class: it was wrong
+
+
+def apply_edit(
+    store: Store,
+    config: ClassifierConfig,
+    edit: Edit,
+    quiet: bool,
+    moved: Mapping[str, str] | None = None,
+) -> Version:
+    """Make the edited version of the current one, and commit it.
+
+    Held-out photos that still lie where they were are asked anew, so that temperature, the scale
+    of `unknown` and accuracies are those of the classes there are now.
+
+    Args:
+        moved: where held-out photos lie from now on that lie elsewhere still, from path to path.
+    """
+    started = time.perf_counter()
+    version = store.version()
+    info, tensors = edited_info(version.info, edit), store.tensors(version)
+    records = edited_records(store.photos(version), edit)
+    if edit.only_names:
+        info |= renamed_tests(version.info, edit)
+    else:
+        trainer = _trainer(store, config, quiet)
+        method = trainer.method
+        assert isinstance(method, Pipeline)
+        load_grown(method, tensors)
+        with unfit_if_it_fails():
+            relabel(method, edit.ids, _photos(version.info))
+        if edit.merges:
+            _align(trainer, method)
+        tensors = method.state_dict()
+        info |= {"usage": method.usage(), "sizes": method.sizes()}
+        info |= _test(trainer, config, edit, store.photos(version), records, info)
+    for row in records.values():
+        row[2] = (moved or {}).get(row[2], row[2])
+    info["total_seconds"] = round(time.perf_counter() - started, 2)
+    return store.commit(config.header(), info, tensors, records)
+
+
+def trained_parts(store: Store, config: ClassifierConfig) -> list[str]:
+    """What of the current version was made of several classes at once, in words."""
+    method = config.make_method({"epochs": 0})
+    load_grown(method, store.tensors(store.version()))
+    has_prompts = method.has_prompts and not method.plain_tasks().all()
+    has_head = has_prompts or bool(method.head_alignment())
+    has_pooled = isinstance(method.final_stats, PooledGaussians)
+    prompts, head = ["shared prompts"], ["the head's rows of other classes"]
+    return prompts * has_prompts + head * has_head + ["shared covariances"] * has_pooled
+
+
+def _trainer(store: Store, config: ClassifierConfig, quiet: bool) -> Trainer:
+    return Trainer(
+        config.make_method({"epochs": 0}),  # nothing is trained but the head, on what is kept
+        photo_stream(()),
+        config.backbone,
+        config.run_options.model_copy(update={"checkpoint_minutes": float("inf")}),
+        launch(config.run_options),
+        store.learning,  # nothing is saved there
+        config.seed,
+        () if quiet else (ProgressBars({"tap": "aligning classes"}),),
+    )
+
+
+def _photos(info: dict[str, Any]) -> list[int]:
+    """Training photos of each class, over all learns."""
+    photos: Counter[int] = Counter()
+    for batch, counts in zip(info["batches"], batch_counts(info), strict=True):
+        photos.update(dict(zip(batch, counts, strict=True)))
+    return [photos[label] for label in range(len(info["classes"]))]
+
+
+def _align(trainer: Trainer, method: Pipeline) -> None:
+    """Fit the head to the Gaussians, as the end of a learn does: rows were only averaged."""
+    none = ImageTable(torch.zeros(0, 3, 1, 1, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
+    last = TaskData(int(method.cells.task.max()), (), none, none)
+    with trainer.callbacks.running(1, 0):
+        for phase in method.head_alignment():
+            trainer.carry_out(phase, last)
+
+
+def _test(
+    trainer: Trainer,
+    config: ClassifierConfig,
+    edit: Edit,
+    old: dict[str, list[Any]],
+    records: dict[str, list[Any]],
+    info: dict[str, Any],
+) -> dict[str, Any]:
+    """What held-out photos say of the edited version; `records` get its answers."""
+    rows = {digest: PhotoRecord(*row) for digest, row in records.items()}
+    for digest, row in rows.items():
+        if row.predicted is None and old[digest][3] is not None:
+            rows[digest] = row._replace(predicted=FORGOTTEN)
+    held_out, notes = reopen_held_out(rows, config.short_side)
+    tested, photos = evaluate_version(
+        trainer, [held_out] if len(held_out.table) else [], edit.names, info
+    )
+    if not tested["calibration"]["fitted"] and info["calibration"].get("fitted"):
+        notes.append(
+            "Too few held-out photos are left to calibrate anew: how sure it says to be was "
+            "measured on the classes before."
+        )
+    for digest, predicted in predicted_by_digest(photos).items():
+        records[digest][3] = predicted
+    return {**tested, "notes": notes}

@@ -1,0 +1,226 @@
+"""Learns that wait, run or have ended, each in a folder of its own on disk."""
+
+import re
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from hashprompt.errors import UserError
+from hashprompt.photos.learn_job import Effort
+from hashprompt.schemas.serving import JOB_ID, StoredJob
+from hashprompt.serve.http.problems import Refusal
+from hashprompt.serve.http.request_log import log
+from hashprompt.serve.http.uploads import PHOTOS, Lesson
+from hashprompt.serve.photo_archive import new_ones, place_photos, take_away
+from hashprompt.serve.state_dir import PrivateFolder
+from hashprompt.storage.files import (
+    Target,
+    inside,
+    remove_file,
+    remove_new,
+    rename,
+    sync_folder,
+)
+from hashprompt.storage.json_files import read_json, write_json
+
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+UNFINISHED = ("waiting", "running")
+FILE = "job.json"
+MOST_UNFINISHED = 2  # one runs, one waits
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is."""
+
+    text: str = ""
+    fraction: float = 0.0
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A learn. All but `progress` is on disk."""
+
+    id: str
+    state: State
+    label: str
+    photos: int
+    effort: Effort
+    rename: dict[str, str]
+    source: str  # the list of its photos, in its folder
+    created: str
+    left_out: int = 0  # files that came along and are no photos
+    asked: tuple[str, ...] = ()
+    kept: dict[str, str] = field(default_factory=dict)  # its photos, and where they are to be kept
+    placed: Sequence[str] | None = None  # those of them that it has put there; None: not yet
+    message: str | None = None
+    error: str | None = None
+    version: int | None = None
+    report: str | None = None
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.state in UNFINISHED
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more comes of it: a cancelled one says at last what is left of it."""
+        return not self.is_unfinished and not (self.state == "cancelled" and self.message is None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a client sees it."""
+        shown = ("id", "state", "label", "photos", "left_out", "effort", "created", "progress")
+        values = asdict(self)
+        told = {name: values[name] for name in (*shown, "message", "error", "version", "report")}
+        return {**told, "kind": "learn"}
+
+
+class Jobs:
+    """All jobs of a server, in memory and on disk; threads may share it.
+
+    Args:
+        private: where they are kept.
+        most: ended ones that are kept.
+    """
+
+    def __init__(self, private: PrivateFolder, most: int) -> None:
+        self._private, self._most = private, most
+        self._lock = threading.RLock()
+        self._jobs: dict[str, Job] = {}
+        self.changed = threading.Event()  # something may have to be run
+
+    def load(self) -> None:
+        """Read what an earlier server left; what was running waits again."""
+        for name in self._private.job_names():
+            if not re.fullmatch(JOB_ID, name):
+                continue
+            try:
+                stored = read_json(self._file(name), StoredJob, "Remove its folder.")
+            except (FileNotFoundError, UserError) as error:
+                log("job unreadable", job=name, error=str(error))
+                continue
+            values = {f.name: stored[f.name] for f in fields(Job) if f.name in stored}
+            job = Job(**{**values, "asked": tuple(stored["asked"])})
+            if job.is_unfinished:
+                job = replace(job, state="waiting")
+            elif job.is_settled:
+                job = self._emptied(job)  # killed between the end and clearing up
+            self._jobs[job.id] = job
+        self.changed.set()
+
+    def all(self) -> list[Job]:
+        """Newest first."""
+        with self._lock:
+            return sorted(self._jobs.values(), key=lambda job: (job.created, job.id), reverse=True)
+
+    def get(self, name: str) -> Job | None:
+        return self._jobs.get(name)
+
+    def unfinished(self) -> list[Job]:
+        """In the order in which they are to be run."""
+        return [job for job in reversed(self.all()) if job.is_unfinished]
+
+    def are_settled(self) -> bool:
+        """Whether none waits, runs or is being taken back."""
+        return all(job.is_settled for job in self.all())
+
+    def refuse_more(self) -> None:
+        """
+        Raises:
+            Refusal: if one waits already.
+        """
+        if len(self.unfinished()) >= MOST_UNFINISHED:
+            raise Refusal(409, "A learn is running and one more waits. Teach again later.", 30)
+
+    def add(self, lesson: Lesson, kept: Mapping[str, str], **how: Any) -> Job:
+        """Take over a lesson, whose folder becomes that of the job.
+
+        Args:
+            kept: where its photos are to be kept.
+            how: effort, rename and asked of the job.
+        """
+        now = datetime.now(UTC)
+        name = f"{now:%Y%m%d%H%M%S}-{secrets.token_hex(4)}"
+        source = f"taught-{now:%Y-%m-%d}-{name[-8:]}.csv"
+        created = now.isoformat(timespec="milliseconds")
+        job = Job(name, "waiting", lesson.title(), len(lesson.photos), source=source,
+                  created=created, left_out=lesson.left_out, kept=dict(kept), **how)  # fmt: skip
+        lesson.write_list(source, job.kept)
+        with self._lock:
+            self.refuse_more()
+            write_json(inside(lesson.folder, FILE), self._stored(job))
+            sync_folder(lesson.folder)
+            rename(lesson.folder, self.folder(job))
+            self._jobs[name] = job
+            self._forget_old()
+        self.changed.set()
+        return job
+
+    def update(self, name: str, **changes: Any) -> Job:
+        """Note what became of a job; an ended one stays as it is."""
+        with self._lock:
+            job = self._jobs[name]
+            return self._changed(job, **changes) if job.is_unfinished else job
+
+    def settle(self, name: str, message: str) -> None:
+        """Note what is left of a cancelled job."""
+        with self._lock:
+            if not self._jobs[name].is_settled:
+                self._changed(self._jobs[name], message=message)
+
+    def keep_photos(self, job: Job) -> None:
+        """Put its photos where they are to be kept; a learn finds them there, now and later.
+
+        Raises:
+            UserError: if they cannot be put there.
+        """
+        if job.placed is None:  # noted first, so that they are found after a kill
+            job = self.update(job.id, placed=new_ones(job.kept))
+        place_photos(self.folder(job), job.kept)
+
+    def _changed(self, job: Job, **changes: Any) -> Job:
+        new = replace(job, **changes)
+        try:
+            if self._stored(new) != self._stored(job):
+                write_json(self._file(job.id), self._stored(new))
+            if new.is_settled:
+                new = self._emptied(new)
+        finally:  # last: who sees that it has ended finds none of its photos
+            self._jobs[job.id] = new
+        return new
+
+    def folder(self, job: Job) -> Target:
+        return self._private.job(job.id)
+
+    def source(self, job: Job) -> Target:
+        return inside(self.folder(job), job.source)
+
+    def _file(self, name: str) -> Target:
+        return inside(self._private.job(name), FILE)
+
+    def _stored(self, job: Job) -> dict[str, Any]:
+        values = asdict(job)
+        del values["progress"]
+        return values
+
+    def _emptied(self, job: Job) -> Job:
+        """Photos of an ended job go; if it did not learn them, also from where they were kept."""
+        remove_new(inside(self.folder(job), PHOTOS))
+        remove_file(self.source(job))
+        if job.kept:
+            if job.state != "done":
+                take_away(job.placed or ())
+            job = replace(job, kept={}, placed=None)
+            write_json(self._file(job.id), self._stored(job))  # never twice: others may come there
+        return job
+
+    def _forget_old(self) -> None:
+        ended = [job for job in self.all() if job.is_settled]
+        for job in ended[self._most :]:
+            remove_new(self.folder(job))
+            del self._jobs[job.id]

@@ -1,0 +1,266 @@
+"""Runs jobs, one at a time, each in a process of its own."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Protocol
+
+from hashprompt.errors import UserError
+from hashprompt.photos.store.store import Store
+from hashprompt.serve.http.request_log import log
+from hashprompt.serve.jobs.jobs import Job, Jobs, Progress
+from hashprompt.serve.jobs.rollback import is_free, take_back, unfinished_source
+from hashprompt.serve.settings import ServeSettings
+
+STOPPING = 40.0  # seconds that a learn gets to save itself
+LOCK_SECONDS = 60.0  # to wait for another program, before what was learned is not taken back
+NOT_CHANGED = "Nothing was changed by it."
+
+
+class Worker(Protocol):
+    """Something that carries out learns, one after the other."""
+
+    def prepare(self) -> None:
+        """Get ready for a learn."""
+
+    def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Carry out a learn; gives what it tells, the last of which is how it ended."""
+
+    def stop(self) -> None:
+        """Let the learn in hand save where it stands and end; does not wait for that."""
+
+
+# Threads of OpenMP that wait by spinning would keep the server's from the processors: answers would
+# take seconds while it learns.
+PATIENT = {"OMP_WAIT_POLICY": "PASSIVE"}
+
+
+class LearnWorker:
+    """Learns in a process of its own, which is started again when it was stopped or has died."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        self._ready()
+
+    def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        process = self._ready()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(OSError, ValueError):  # it was stopped or died, which shows below
+            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.flush()
+        for line in process.stdout:
+            event = json.loads(line)
+            yield event
+            if "progress" not in event:
+                return
+        yield {"stopped": True, "code": process.wait()}
+
+    def stop(self) -> None:
+        with self._lock:
+            process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(OSError):
+            assert process.stdin is not None
+            process.stdin.close()
+        killing = threading.Timer(STOPPING, process.kill)
+        killing.daemon = True
+        killing.start()
+
+    def _ready(self) -> "subprocess.Popen[str]":
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "hashprompt.serve.jobs.learn_process"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                    encoding="utf-8",
+                    start_new_session=True,  # Ctrl-C is for the server, which then lets it save
+                    env={**PATIENT, **os.environ},
+                )
+            return self._process
+
+
+class Learning:
+    """The thread that runs jobs.
+
+    Args:
+        settings: of the server.
+        jobs: all of them.
+        on_done: is told of jobs that are done.
+        worker: carries them out.
+    """
+
+    def __init__(
+        self, settings: ServeSettings, jobs: Jobs, on_done: Callable[[Job], None], worker: Worker
+    ) -> None:
+        self._settings, self._jobs, self._worker, self._on_done = settings, jobs, worker, on_done
+        self._stopped = threading.Event()
+        self._running: str | None = None
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="learning", daemon=True)
+
+    def start(self) -> None:
+        self._worker.prepare()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """The job in hand is saved, and goes on when a server starts again."""
+        self._stopped.set()
+        self._jobs.changed.set()
+        self._worker.stop()
+        self._thread.join(STOPPING)
+
+    def cancel(self, name: str) -> Job:
+        """End a job; what it has learned so far is taken back, which its message tells then."""
+        running = self._running
+        has_not_begun = running is not None and running != name
+        job = self._jobs.update(
+            name,
+            state="cancelled",
+            message=NOT_CHANGED if has_not_begun else None,
+            progress=Progress("taking back what it learned"),
+        )
+        with self._lock:  # else what is stopped might be the next job
+            if self._running == name:
+                self._worker.stop()
+        self._jobs.changed.set()
+        return job
+
+    # In the thread. ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._jobs.changed.wait()
+            self._jobs.changed.clear()
+            self._settle()
+            while not self._stopped.is_set() and (waiting := self._jobs.unfinished()):
+                try:
+                    self._carry_out(waiting[0])
+                except Exception:  # a full disk, say; the thread must go on
+                    log("fault", logging.ERROR, fault=True, job=waiting[0].id)
+                    self._stopped.wait(1)
+                    with suppress(Exception):  # then it is tried again
+                        self._fail(waiting[0], "The learn could not be started or followed.")
+                self._settle()
+
+    def _carry_out(self, job: Job) -> None:
+        self._running = job.id
+        try:
+            job = self._jobs.update(job.id, state="running", progress=Progress("starting"))
+            ending = self._learned(job)
+        finally:
+            with self._lock:
+                self._running = None
+        self._end(job, ending)
+        if not self._stopped.is_set():
+            self._worker.prepare()
+
+    def _learned(self, job: Job) -> dict[str, Any]:
+        """How a learn ended."""
+        log("job started", job=job.id, photos=job.photos)
+        try:
+            self._jobs.keep_photos(job)
+        except UserError as error:
+            return {"failed": str(error)}
+        ending: dict[str, Any] = {"stopped": True}
+        for event in self._worker.learn(self._order(job)):
+            ending = event
+            if "progress" in event:
+                progress = Progress(**event["progress"])
+                text = self._for_clients(job, progress.text)
+                now = self._jobs.update(job.id, progress=replace(progress, text=text))
+                if self._stopped.is_set() or not now.is_unfinished:
+                    self._worker.stop()  # it began while it was being stopped
+        return ending
+
+    def _order(self, job: Job) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            "folder": str(settings.folder.resolve()),
+            "backbone": settings.backbone,
+            "options": dict(settings.options),
+            "source": str(self._jobs.source(job)),
+            "effort": job.effort,
+            "rename": job.rename,
+            "report": settings.reports,
+        }
+
+    def _end(self, job: Job, ending: dict[str, Any]) -> None:
+        if "done" in ending:
+            done = ending["done"]
+            report = f"/api/reports/{done['version']}" if done["report"] else None
+            job = self._jobs.update(
+                job.id,
+                state="done",
+                message=self._for_clients(job, done["message"]),
+                version=done["version"],
+                report=report,
+                progress=Progress("done", 1.0, 0.0),
+            )
+            if job.state == "done":  # and not cancelled
+                self._on_done(job)
+        elif "failed" in ending:
+            if "fault" in ending:
+                log("fault", logging.ERROR, job=job.id, fault_of_learn=ending["fault"])
+            self._fail(job, ending["failed"])
+        elif not self._stopped.is_set():
+            self._fail(job, f"The learn was ended from outside ({ending.get('code')}).")
+        log("job ended", job=job.id, ending=next(iter(ending)))
+
+    def _fail(self, job: Job, error: str) -> None:
+        now = self._jobs.get(job.id)
+        if now is None or not now.is_unfinished:
+            return
+        stays = self._taken_back(job)  # first: a server that dies now tries it again
+        if stays is not None:
+            error = self._for_clients(job, f"{error} {stays}".strip())
+            self._jobs.update(job.id, state="failed", error=error)
+
+    def _for_clients(self, job: Job, text: str) -> str:
+        """What was learned is, for people, so many photos."""
+        photos = "1 photo" if job.photos == 1 else f"{job.photos:,} photos"
+        text = text.replace(str(self._jobs.source(job)), photos)
+        return self._settings.for_clients(text.replace(job.source.removesuffix(".csv"), photos))
+
+    # Taking back. --------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Take back what ended jobs have left, also those of a server that died meanwhile."""
+        try:
+            left = unfinished_source(Store(self._settings.folder))
+            for job in self._jobs.all():
+                is_left = job.state in ("failed", "cancelled")
+                is_left &= left == str(self._jobs.source(job))
+                waits = not job.is_unfinished and not job.is_settled
+                if (is_left or waits) and (stays := self._taken_back(job)) is not None:
+                    self._jobs.settle(job.id, stays or NOT_CHANGED)
+        except Exception:  # it is tried again with the next job
+            log("fault", logging.ERROR, fault=True)
+
+    def _taken_back(self, job: Job) -> str | None:
+        """What is left of a job, in words; None if the server stops before that is known."""
+        until = time.monotonic() + LOCK_SECONDS
+        try:
+            store = Store(self._settings.folder)
+            while not is_free(store) and time.monotonic() < until:
+                if self._stopped.wait(0.2):
+                    return None
+            return take_back(store, self._jobs.source(job))
+        except UserError as error:
+            problem = self._for_clients(job, str(error))
+            log("unfinished learn stays", logging.WARNING, job=job.id, error=problem)
+            return f"What it had learned could not be taken back: {problem}"

@@ -1,0 +1,164 @@
+"""What the user sees while a run is going on."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from rich.console import RenderableType
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.text import Text
+
+from hashprompt.engine.callbacks import Callback, StepEnd
+from hashprompt.ui.terminal import Terminal, styled
+
+T = TypeVar("T")
+MANY_IMAGES = 2000  # fewer are read before a bar would be seen
+
+
+class LineColumn(TextColumn):
+    """Text beside a bar: one line, without markup."""
+
+    def render(self, task: Task) -> Text:
+        return styled(self.text_format.format(task=task))
+
+
+DESCRIPTION = "{task.description}"
+
+
+def reading_bar(items: Iterable[T], description: str, total: int) -> Iterator[T]:
+    """A bar for reading image files, where that takes long and somebody watches."""
+    console = Terminal(stderr=True)
+    silent = total < MANY_IMAGES or not console.is_terminal
+    columns = (LineColumn(DESCRIPTION), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=silent) as bars:
+        yield from bars.track(items, total, description=description)
+
+
+@contextmanager
+def photo_bar(description: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar that counts photos, where somebody watches; the function is told how many more."""
+    console = Terminal(stderr=True)
+    silent = quiet or not console.is_terminal
+    columns = (
+        LineColumn(DESCRIPTION),
+        BarColumn(),
+        MofNCompleteColumn(),
+        LineColumn("ETA"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=silent) as bars:
+        task = bars.add_task(description, total=total)
+        yield lambda count: bars.advance(task, count)
+
+
+@contextmanager
+def download_bars() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar for each file. The function is told a file, its bytes so far, and in all if known."""
+    columns = (
+        LineColumn(DESCRIPTION),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Terminal(stderr=True)) as bars:
+        running: dict[str, TaskID] = {}
+
+        def watch(file: str, done: int, total: int | None) -> None:
+            if file not in running:
+                running[file] = bars.add_task(file)
+            bars.update(running[file], completed=done, total=total)
+
+        yield watch
+
+
+@contextmanager
+def live_view(quiet: bool = False) -> Iterator[Callable[[Callable[[], RenderableType]], None]]:
+    """Something that is drawn anew in its place, while somebody watches; it is gone at the end."""
+    console = Terminal(stderr=True)
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+
+        def show(make: Callable[[], RenderableType]) -> None:
+            if not quiet and console.is_terminal:
+                live.update(make(), refresh=True)
+
+        yield show
+
+
+class ProgressBars(Callback):
+    """Two bars: the tasks of the run, and the phase that is running.
+
+    With `titles` there is one task only, and its phases are called by these names.
+    """
+
+    def __init__(self, titles: Mapping[str, str] | None = None) -> None:
+        self.titles = titles
+        self.console = Terminal(stderr=True)
+        self._bars = Progress(
+            LineColumn(DESCRIPTION),
+            BarColumn(bar_width=8),  # all of it should fit into 80 columns
+            MofNCompleteColumn(),
+            LineColumn("ETA"),
+            TimeRemainingColumn(),
+            LineColumn("{task.fields[info]}"),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self._run = self._bars.add_task("tasks", total=None, info="", visible=titles is None)
+        self._phase = self._bars.add_task("", total=None, info="", visible=False)
+        self._started = time.monotonic()
+        self._counts_images = False  # else the phase counts steps, or what is tested
+
+    def on_start(self, tasks: int, done: int) -> None:
+        self._bars.update(self._run, total=tasks, completed=done)
+        self._bars.start()
+
+    def on_stop(self) -> None:
+        self._bars.stop()
+
+    def on_task_end(self, task: int) -> None:
+        self._bars.update(self._run, completed=task + 1)
+
+    def on_phase_start(self, task: int, phase: str, steps: int, done: int) -> None:
+        self._started, self._counts_images = time.monotonic(), steps == 0
+        named = self.titles.get(phase, phase) if self.titles else f"task {task + 1} · {phase}"
+        self._bars.remove_task(self._phase)  # a bar cannot lose its total
+        self._phase = self._bars.add_task(named, total=steps or None, completed=done, info="")
+
+    def on_step_end(self, step: StepEnd) -> None:
+        epoch = f"epoch {step.epoch + 1}/{step.epochs} · loss {step.loss:.2f} · "
+        self._bars.update(self._phase, completed=step.done, info=epoch + self._speed(step.images))
+
+    def on_images_seen(self, done: int, total: int) -> None:
+        if self._counts_images:
+            self._bars.update(self._phase, total=total, completed=done)
+
+    def on_images_tested(self, done: int) -> None:
+        self._bars.update(self._phase, completed=done, info=self._speed(done))
+
+    def _speed(self, images: int) -> str:
+        return f"{images / max(time.monotonic() - self._started, 1e-9):,.0f} images/s"
+
+    def on_evaluation_end(self, entry: Mapping[str, Any], stages: int) -> None:
+        parts = [f"average {entry['average']:.2f} %"]
+        if entry["new_classes"] is not None:
+            parts.append(f"new classes {entry['new_classes']:.2f} %")
+        if entry["task_inference"] is not None:
+            parts.append(f"task inference {entry['task_inference']:.1f} %")
+        self.on_message(f"task {entry['task'] + 1}/{stages}: {', '.join(parts)}")
+
+    def on_message(self, text: str) -> None:
+        self.console.print(styled(text))

@@ -1,0 +1,96 @@
+"""The engine: the budget of passes, the feature cache, precision and several devices."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import hashprompt
+from hashprompt.ui.progress import ProgressBars
+
+SMALL: dict[str, Any] = {
+    **{"stream": "digits", "tasks": 3, "classes": 6, "train_per_class": 8, "test_per_class": 5},
+    **{"epochs": 2, "batch_size": 16, "tii_epochs": 2, "align_epochs": 2, "quiet": True},
+}
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HASHPROMPT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("preset", ["paper", "best"])
+def test_passes_keep_to_the_budget(preset: str, tmp_path: Path, own_cache: Path) -> None:
+    result = hashprompt.run(preset=preset, out=tmp_path / "run", **SMALL)
+    train, per_task = 6 * 8, 2 * 5
+    # `best` sees the 16 images of later tasks before and after training, and none without prompts.
+    follow = 2 * 16 * 2 if preset == "best" else 0
+    plain = {} if preset == "best" else {"plain": train + 3 * per_task}
+    assert result.data["passes"] == {
+        **plain,  # once per distinct image, ever
+        "prompted+grad": 2 * train,  # epochs × images
+        # Statistics, and each stage's evaluation.
+        "prompted": train + per_task * (1 + 2 + 3) + follow,
+    }
+    again = hashprompt.run(preset=preset, out=tmp_path / "again", **{**SMALL, "seed": 0})
+    assert "plain" not in again.data["passes"]  # another run finds the features on disk
+    assert again.accuracy == result.accuracy
+
+
+def test_half_precision_runs_and_is_part_of_the_protocol(tmp_path: Path) -> None:
+    small = {**SMALL, "tasks": 2, "classes": 2, "epochs": 1}
+    result = hashprompt.run(out=tmp_path / "run", precision="bf16-mixed", **small)
+    assert result.data["protocol"]["precision"] == "bf16-mixed"
+    assert result.metrics["FAA"] is not None
+    state = load_file(sorted((tmp_path / "run" / "checkpoints").glob("*.safetensors"))[-1])
+    assert state["method/pool.prompts"].dtype == torch.float32
+
+
+def test_the_seed_decides_the_numbers(tmp_path: Path) -> None:
+    runs = [hashprompt.run(out=tmp_path / str(i), seed=s, **SMALL) for i, s in enumerate((3, 3, 4))]
+    orders = [run.data["protocol"]["class_order"] for run in runs]
+    assert runs[0].accuracy == runs[1].accuracy
+    assert runs[0].data["usage"] == runs[1].data["usage"]
+    assert orders[0] == orders[1] != orders[2]
+    assert runs[0].data["usage"] != runs[2].data["usage"]
+
+
+@pytest.mark.slow
+def test_two_devices_share_each_batch(tmp_path: Path) -> None:
+    """Gradients are averaged and counts summed, so two devices learn what one learns."""
+    options = {k: v for k, v in SMALL.items() if k not in ("stream", "quiet")}
+    options |= {"augment": "none", "contrastive": 0}  # what differs by design between shares
+    settings = [f"--set={k}={v}" for k, v in options.items()]
+    results = []
+    for devices in (1, 2):
+        out = tmp_path / str(devices)
+        command = [sys.executable, "-m", "hashprompt", "run", "--stream=digits", f"--out={out}"]
+        more = [*settings, "--set=device=cpu", f"--set=devices={devices}"]
+        subprocess.run([*command, *more], check=True, timeout=600)
+        results.append(json.loads((out / "result.json").read_text()))
+    one, two = results
+    assert two["usage"] == one["usage"]
+    assert [sum(u) for u in two["usage"]] == [2 * 2 * 16] * 3
+    assert two["accuracy"] == one["accuracy"]
+
+
+def test_a_phase_without_steps_shows_the_images_it_has_looked_at() -> None:
+    progress = ProgressBars()
+
+    def shown() -> tuple[float, float | None]:
+        bar = progress._bars.tasks[-1]
+        return bar.completed, bar.total
+
+    progress.on_phase_start(0, "statistics", steps=0, done=0)
+    assert shown() == (0, None)
+    progress.on_images_seen(64, 100)
+    assert shown() == (64, 100)
+    progress.on_phase_start(0, "train", steps=7, done=2)
+    progress.on_images_seen(64, 100)  # a phase that counts steps goes on counting them
+    assert shown() == (2, 7)

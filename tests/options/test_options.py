@@ -1,0 +1,252 @@
+"""Options: what can be set is checked in one place, and every refusal can be read."""
+
+import random
+import resource
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from pydantic import Field
+
+from hashprompt.backbone import load_backbone
+from hashprompt.engine.devices import launch
+from hashprompt.errors import UserError, shortened
+from hashprompt.methods import METHODS
+from hashprompt.methods.base import Method, MethodConfig, MethodInfo, register
+from hashprompt.methods.building import build_method
+from hashprompt.methods.hash.config import HashConfig
+from hashprompt.methods.ovor.outliers import virtual_outliers
+from hashprompt.methods.registry import find_method
+from hashprompt.options import Options, build, split_options, unknown
+from hashprompt.options.run import RunOptions
+from hashprompt.options.stream import StreamOptions
+from hashprompt.parts.gaussians import ClassGaussians
+from hashprompt.runs.benchmark import run
+from hashprompt.runs.plan import plan
+
+GROUPS = {**{name: method.config for name, method in METHODS.items()}}
+GROUPS |= {"stream": StreamOptions, "run": RunOptions}
+
+
+@pytest.fixture(autouse=True)
+def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods that a test registers are forgotten after it."""
+    monkeypatch.setattr("hashprompt.methods.registry.METHODS", dict(METHODS))
+
+
+def make_method(name: str = "Mine") -> type[Method]:
+    return type(name, (Method,), {"info": MethodInfo("Mine", "for a test")})
+
+
+# Registering. ------------------------------------------------------------------------------
+
+
+def test_a_name_that_exists_is_not_registered_again() -> None:
+    with pytest.raises(UserError, match="`hash` is the name of a method already"):
+        register("hash", MethodConfig)(make_method())
+    register("mine", MethodConfig)(make_method("One"))
+    with pytest.raises(UserError, match="`mine` is the name of a method already"):
+        register("mine", MethodConfig)(make_method("Other"))
+
+
+def test_a_class_that_is_defined_again_takes_the_place_of_the_old_one() -> None:
+    """A notebook's cell, run twice."""
+    register("mine", MethodConfig)(make_method())
+    again = register("mine", MethodConfig)(make_method())
+    assert plan_of("mine").load() is again
+
+
+def plan_of(name: str) -> Any:
+    from hashprompt.methods.registry import find_method
+
+    return find_method(name)
+
+
+@pytest.mark.parametrize(
+    ("option", "kind"), [("tasks", "stream"), ("split", "stream"), ("device", "run")]
+)
+def test_an_option_of_a_method_must_not_be_called_like_one_of_the_stream_or_the_run(
+    option: str, kind: str
+) -> None:
+    field = {"__annotations__": {option: int}, option: Field(3, description="of mine")}
+    config = type("MyConfig", (MethodConfig,), {**field, "__module__": __name__})
+    with pytest.raises(UserError, match=f"option `{option}` of method `mine`.*{kind}"):
+        register("mine", config)(make_method())
+
+
+# Groups. -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_no_group_has_more_than_three_generations_of_ancestors(name: str) -> None:
+    """Of any training, of training the ViT, of a family: who looks for an option looks there."""
+
+    def generations(group: type) -> int:
+        if group in (Options, MethodConfig) or not issubclass(group, Options):
+            return 0
+        return 1 + max(map(generations, group.__bases__))
+
+    assert generations(GROUPS[name]) - 1 <= 3
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_what_is_shown_first_is_an_option(name: str) -> None:
+    assert set(GROUPS[name].shown_first()) <= GROUPS[name].model_fields.keys()
+
+
+def test_hash_shows_the_ten_that_matter_first() -> None:
+    assert len(GROUPS["hash"].shown_first()) == 10 < len(GROUPS["hash"].model_fields)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_method_inherits_from_another_method(name: str) -> None:
+    """They share frames and parts, so that a change to one changes no other."""
+    methods = {method.load() for method in METHODS.values()}
+    assert not methods & set(METHODS[name].load().__mro__[1:])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_is_declared_of_a_method_is_what_its_class_says(name: str) -> None:
+    assert METHODS[name].load().info is METHODS[name].info
+
+
+# Values. -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_no_option_takes_a_number_that_is_not_finite(value: float) -> None:
+    for group in GROUPS.values():
+        for option, field in group.model_fields.items():
+            if float in (field.annotation, *get_args(field.annotation)):
+                with pytest.raises(UserError, match=option):
+                    build(group, {option: value})
+
+
+EXTREME = {
+    "head_lr_scale": [1e308, 1e-300],
+    "lr": [1e308, 1e300],
+    "devices": [10**6, 10**30],
+    "center": [1e-300],
+    "area": [1e-300],
+    "memory_gb": [1e308],
+    "checkpoint_minutes": [1e308],
+}
+
+
+@pytest.mark.parametrize("option", EXTREME)
+def test_numbers_that_cannot_be_meant_are_refused(option: str) -> None:
+    for value in EXTREME[option]:
+        with pytest.raises(UserError, match=option):
+            plan(options={option: value})
+
+
+def test_more_devices_than_there_are_are_refused_before_anything_starts() -> None:
+    with pytest.raises(UserError, match=r"devices=1000.*processor cores"):
+        launch(RunOptions(device="cpu", devices=1000))
+
+
+SIZES = {  # options whose numbers become tensors, by method
+    "hash": {"experts": 10**5, "prompt_length": 10**4},
+    "finetune": {"experts": 10**5, "prompt_length": 10**4},
+    "l2p": {"prompts": 10**5, "prompt_length": 10**4},
+    "cpg": {"experts": 10**5, "prompt_length": 10**4},
+    "ranpac": {"projection": 10**5},
+}
+
+
+def test_sizes_that_nobody_means_are_refused_at_once() -> None:
+    for name in ("experts", "prompt_length", "batch_size", "eval_batch_size", "align_samples"):
+        for size in (10**9, 10**13, 2**62):
+            with pytest.raises(UserError, match=f"{name}={size}: Input should be less than"):
+                plan(options={name: size})
+
+
+@pytest.mark.parametrize("method", SIZES)
+def test_sizes_that_this_machine_has_not_are_refused_with_the_estimate(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hashprompt.parts.budget.memory_budget", lambda: 3 * 10**8)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match=r"tensors of .* would take [\d,.]+ GB\. At most half"):
+        run(method, "digits", out=tmp_path / "run", **SIZES[method])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 10**6  # kB
+    assert not (tmp_path / "run").exists()
+
+
+def test_pseudo_features_that_this_machine_has_no_room_for_are_refused() -> None:
+    gaussians = ClassGaussians(8, "variance")
+    gaussians.add(torch.randn(20, 8), torch.zeros(20, dtype=torch.long), [0])
+    with pytest.raises(UserError, match="pseudo-features of each class would take"):
+        gaussians.sampler().draw(10**12)
+    with pytest.raises(UserError, match="draws around 20 features would take"):
+        virtual_outliers(torch.randn(20, 8), 5, 3, 20, 10**11, 0.1)
+
+
+def test_the_guard_of_memory_changes_no_number() -> None:
+    backbone, planned = load_backbone("nano").model, plan("hash")
+    torch.manual_seed(3)
+    guarded = build_method("hash", planned.method_config, backbone).state_dict()
+    torch.manual_seed(3)
+    plain = find_method("hash").load()(planned.method_config, backbone).state_dict()
+    drawn = plain.keys() - {"routers.current"}  # which has no content before the first task
+    assert all(torch.equal(guarded[name], plain[name]) for name in drawn)
+
+
+def test_a_long_value_is_not_echoed_whole() -> None:
+    long = "x" * 5000
+    for given in (
+        {"options": {"top_k": long}},
+        {"options": {long: 3}},
+        {"options": {"layers": [*range(5000), "a"]}},
+        {"options": {"top_k": {"a": long}}},
+        {"method": long},
+        {"stream": long},
+        {"backbone": long},
+        {"preset": long},
+        {"seed": long},
+    ):
+        with pytest.raises(UserError) as refused:
+            plan(**given)  # type: ignore[arg-type]
+        assert len(str(refused.value)) < 1000, given
+    assert unknown("option", long, ["a"]).count("x") < 80
+    assert shortened("short\n value") == "short value"
+
+
+VALUES: list[Any] = [
+    *(0, 1, -1, 2, 3, 10**9, 10**30, -(10**30), 0.5, 1e-300, 1e308, -1e308, -0.0),
+    *(float("inf"), float("-inf"), float("nan"), True, False, None, "", "x" * 5000, "é\x00\n"),
+    *("auto", "none", "sgd", "adam", "cosine", "1e5", "inf", "32", 32, b"bytes", "2020-01-01"),
+    *([], [1], [1, 2, 3], [0], [-1], [1, "a"], [[1]], list(range(3000)), (1, 2), {1, 2}),
+    *({}, {"a": 1}, {"a": {"b": "y" * 5000}}, object(), 1 + 2j),
+]
+
+
+@pytest.mark.parametrize("method", ["hash", "ovor", "cpg", "pina", "gaussian-head"])
+def test_whatever_is_set_is_taken_or_refused_in_words(method: str) -> None:
+    chance = random.Random(0)
+    groups = (METHODS[method].config, StreamOptions, RunOptions)
+    names = [name for group in groups for name in group.model_fields] + ["", "nonsense", "x" * 999]
+    for _ in range(100):
+        chosen = chance.sample(names, chance.choice((1, 1, 2, 3)))
+        options = {name: chance.choice(VALUES) for name in chosen}
+        try:
+            answer = str(plan(method, options=options).to_dict())[:1]
+        except UserError as error:
+            answer = str(error)
+        assert len(answer) < 1000, options
+
+
+def test_a_value_that_fits_no_group_names_the_nearest_option() -> None:
+    with pytest.raises(UserError, match="mean `top_k`"):
+        split_options({"topk": 3}, METHODS["hash"].config, RunOptions)
+
+
+def test_a_value_of_two_kinds_is_refused_once_and_without_names_of_kinds() -> None:
+    with pytest.raises(UserError) as error:
+        build(HashConfig, {"deploy": "mean"})
+    told = str(error.value)
+    assert told.startswith("Invalid option: deploy='mean': ")
+    assert told.count("deploy") == 1
+    assert "or: Input should be 'average'" in told
+    assert "literal" not in told

@@ -174,11 +174,11 @@ def test_a_method_in_a_file_of_ones_own_is_listed_and_run(
     monkeypatch.setattr("hashprompt.methods.registry.METHODS", dict(METHODS))
     file = tmp_path / "mine.py"
     file.write_text(
-        "from hashprompt.methods.base import MethodConfig, MethodInfo, register\n"
+        "from hashprompt.methods.base import MethodConfig, register\n"
         "from hashprompt.methods.simplecil.method import SimpleCIL\n"
-        "@register('mine', MethodConfig)\n"
-        "class Mine(SimpleCIL):\n"
-        "    info = MethodInfo('Mine', 'a copy')\n"
+        "@register('mine', title='Mine', summary='a copy')\n"
+        "class MineConfig(MethodConfig): ...\n"
+        "class Mine(SimpleCIL): ...\n"
     )
     outcome = cli("run", "--method", "mine")
     assert outcome.code == 1

@@ -367,7 +367,10 @@ from hashprompt.methods.base import register
 from hashprompt.methods.finetune.config import FinetuneConfig
 from hashprompt.methods.finetune.method import Finetune
 
-@register("broken", FinetuneConfig)
+@register("broken", title="Broken", summary="for tests")
+class BrokenConfig(FinetuneConfig):
+    pass
+
 class Broken(Finetune):
     '''Its loss is not finite on the second device alone.'''
 

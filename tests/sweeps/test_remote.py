@@ -29,7 +29,10 @@ from hashprompt.methods.simplecil.method import SimpleCIL
 
 BEGUN = Path(__file__).with_name("begun")
 
-@register("mortal", MethodConfig)
+@register("mortal", title="Mortal", summary="for tests")
+class MortalConfig(MethodConfig):
+    pass
+
 class Mortal(SimpleCIL):
     def begin_task(self, task):
         with open(BEGUN, "a") as file:

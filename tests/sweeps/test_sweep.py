@@ -41,7 +41,10 @@ from hashprompt.methods.simplecil.method import SimpleCIL
 
 HERE = Path(__file__).parent
 
-@register("broken", MethodConfig)
+@register("broken", title="Broken", summary="for tests")
+class BrokenConfig(MethodConfig):
+    pass
+
 class Broken(SimpleCIL):
     def begin_task(self, task):
         if task.index == 1:
@@ -49,14 +52,20 @@ class Broken(SimpleCIL):
                 file.write("x")
             raise RuntimeError("there is something wrong with me")
 
-@register("mortal", MethodConfig)
+@register("mortal", title="Mortal", summary="for tests")
+class MortalConfig(MethodConfig):
+    pass
+
 class Mortal(SimpleCIL):
     def begin_task(self, task):
         if task.index == 1 and not (HERE / "died").exists():
             (HERE / "died").touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-@register("patient", MethodConfig)
+@register("patient", title="Patient", summary="for tests")
+class PatientConfig(MethodConfig):
+    pass
+
 class Patient(SimpleCIL):
     def begin_task(self, task):
         while task.index == 1 and not (HERE / "go").exists():

@@ -31,7 +31,8 @@ def methods(
     from a cut in any phase, and so on. Exit code 1 if one is broken.
     """
     from hashprompt.methods import known_methods
-    from hashprompt.methods.registry import Family, find_method, presets
+    from hashprompt.methods.config import Family
+    from hashprompt.methods.registry import find_method, presets
     from hashprompt.options.run import RunOptions
     from hashprompt.options.stream import StreamOptions
 

@@ -1,14 +1,15 @@
 """One folder per method: `config.py` (options), `method.py` (the method), `presets.yaml`.
 
-Every `config.py` is imported, so that all methods are known by name. Their code, and torch
-with it, is imported when a method is first used.
+Every `config.py` is imported here, so that all methods are known by name. The code of a method, and
+torch with it, is imported when the method is first used.
 """
 
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from hashprompt.methods.registry import METHODS, MethodInfo, known_methods, register
+from hashprompt.methods.config import MethodInfo
+from hashprompt.methods.registry import METHODS, known_methods, register
 
 if TYPE_CHECKING:
     from hashprompt.methods.base import Method, Phase, Prediction

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone
 from hashprompt.errors import UserError
-from hashprompt.methods.config import MethodConfig, Schedule
+from hashprompt.methods.config import MethodConfig, MethodInfo, Schedule
 from hashprompt.methods.phase import (
     Batch,
     Losses,
@@ -19,7 +19,7 @@ from hashprompt.methods.phase import (
     StepResult,
     learning_rate_factor,
 )
-from hashprompt.methods.registry import MethodInfo, register
+from hashprompt.methods.registry import register
 from hashprompt.parts.stored_classes import StoredClasses
 
 __all__ = [
@@ -84,7 +84,6 @@ class TaskView(Protocol):
 class Method(nn.Module):
     """A continual learner. All its state is in parameters and registered buffers."""
 
-    info: ClassVar[MethodInfo]
     keeps: tuple[str, ...] = ()  # state (by prefix) whose old rows never change
     # Kind of what is stored, by prefix of its name; names that are a kind need no entry.
     stores: ClassVar[Mapping[str, str]] = {}
@@ -96,6 +95,10 @@ class Method(nn.Module):
         self.config = config
         # Not a submodule: the frozen ViT is no part of what a method saves.
         self.__dict__["backbone"] = backbone
+
+    @property
+    def info(self) -> MethodInfo:
+        return self.config.info
 
     @property
     def device(self) -> torch.device:

@@ -4,6 +4,7 @@ Nothing here imports torch: the code of a method is imported by `RegisteredMetho
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +13,10 @@ from importlib import import_module
 from importlib.resources import files
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hashprompt.errors import UserError
-from hashprompt.methods.config import MethodConfig
+from hashprompt.methods.config import MethodConfig, MethodInfo
 from hashprompt.options import unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
@@ -23,35 +24,8 @@ from hashprompt.options.stream import StreamOptions
 if TYPE_CHECKING:
     from hashprompt.methods.base import Method
 
-M = TypeVar("M", bound="type[Method]")
+C = TypeVar("C", bound=type[MethodConfig])
 OWN_METHODS = "HASHPROMPT_METHODS"  # environment: Python files with methods of the user's own
-
-
-Family = Literal[
-    "prompts",
-    "first-task adaptation",
-    "adapters",
-    "statistics",
-    "drift compensation",
-    "regularisation",
-    "rehearsal",
-    "references",
-    "your own",
-]
-
-
-@dataclass(frozen=True)
-class MethodInfo:
-    """What a user should know before choosing a method."""
-
-    title: str
-    summary: str
-    paper: str = ""
-    scenarios: tuple[str, ...] = ("class", "domain")
-    joint: bool = False  # trained on all tasks at once
-    batch_invariant: bool = True
-    family: Family = "your own"
-    keeps_images: bool = False  # of old tasks, unless its options say none
 
 
 @dataclass(frozen=True)
@@ -60,45 +34,55 @@ class RegisteredMethod:
 
     name: str
     config: type[MethodConfig]
-    info: MethodInfo
-    code: "str | type[Method]"  # the class, or where it is: `package.module:Class`
+
+    @property
+    def info(self) -> MethodInfo:
+        return self.config.info
 
     @property
     def place(self) -> str:
-        """Where the class is: `package.module:Class`."""
-        if isinstance(self.code, str):
-            return self.code
-        return f"{self.code.__module__}:{self.code.__qualname__}"
+        """Where the class is, `package.module:Class`: `hash/config.py` with `HashConfig` belongs to
+        `hash/method.py` with `Hash`. A single file holds both.
+        """
+        module = re.sub(r"\.config$", ".method", self.config.__module__)
+        return f"{module}:{self.config.__name__.removesuffix('Config')}"
 
     def load(self) -> "type[Method]":
         """The class; imports its module, and torch with it."""
-        if not isinstance(self.code, str):
-            return self.code
-        module, _, name = self.code.partition(":")
-        found: type[Method] = getattr(import_module(module), name)
+        module, _, name = self.place.partition(":")
+        found: type[Method] | None = getattr(import_module(module), name, None)
+        if found is None:
+            raise UserError(f"Method `{self.name}`: expected a class {name} in {module}.")
         return found
 
 
 METHODS: dict[str, RegisteredMethod] = {}  # `known_methods` adds the user's own
 
 
-def declare(name: str, config: type[MethodConfig], code: str, info: MethodInfo) -> MethodInfo:
-    """Make a method of ours known without importing its code. Returns `info`, for the class."""
-    _add(RegisteredMethod(name, config, info, code))
-    return info
+def register(name: str, **info: Any) -> Callable[[C], C]:
+    """Class decorator for the options of a method, which makes the method known by its name.
 
+    `FirstPromptConfig` holds the options of the class `FirstPrompt`: see `RegisteredMethod.place`.
 
-def register(name: str, config: type[MethodConfig]) -> Callable[[M], M]:
-    """Class decorator for a method in one file: `@register("mine", MyConfig)`."""
+    Args:
+        name: how users call the method.
+        info: fields of :class:`MethodInfo`.
+    """
 
-    def add(method: M) -> M:
-        _add(RegisteredMethod(name, config, method.info, method))
-        return method
+    def add(config: C) -> C:
+        config.info = MethodInfo(**info)
+        _add(RegisteredMethod(name, config))
+        return config
 
     return add
 
 
 def _add(method: RegisteredMethod) -> None:
+    if not method.config.__name__.endswith("Config"):
+        raise UserError(
+            f"`{method.config.__name__}` are the options of method `{method.name}`: end its name "
+            "with Config. The class of the method has the same name without it."
+        )
     there = METHODS.get(method.name)
     if there is not None and there.place != method.place:  # the same class, reloaded, is welcome
         raise UserError(

@@ -5,9 +5,16 @@ from typing import Literal
 from pydantic import Field
 
 from hashprompt.methods.frames.configs.first_session import FirstSessionConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "aper",
+    title="APER (ADAM)",
+    summary="mean plain and adapted feature per class, backbone adapted once",
+    paper="IJCV 2024",
+    family="first-task adaptation",
+)
 class AperConfig(FirstSessionConfig):
     """Options of APER, first published as ADAM."""
 
@@ -19,16 +26,3 @@ class AperConfig(FirstSessionConfig):
     prompt_start: Literal["zero", "xavier_uniform"] = Field(
         "zero", description="values that these tokens start with; at zero all p stay equal"
     )
-
-
-INFO = declare(
-    "aper",
-    AperConfig,
-    "hashprompt.methods.aper.method:Aper",
-    MethodInfo(
-        "APER (ADAM)",
-        "mean plain and adapted feature per class, backbone adapted once",
-        "IJCV 2024",
-        family="first-task adaptation",
-    ),
-)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.aper.config import INFO, AperConfig
+from hashprompt.methods.aper.config import AperConfig
 from hashprompt.methods.aper.deep_tokens import DeepTokens
 from hashprompt.methods.base import Phase, Prediction, TaskView
 from hashprompt.methods.frames.first_session import ADAPTER_DROPOUT, FirstSession
@@ -23,7 +23,6 @@ from hashprompt.parts.ssf import ScaleShift
 class Aper(FirstSession):
     """Prototypes of plain and adapted features."""
 
-    info = INFO
     keeps = (*FirstSession.keeps, "adapted.")
     stores: ClassVar = {
         **{"adapted": "prompts", "prototypes.sums": "head", "prototypes.counts": "statistics"},

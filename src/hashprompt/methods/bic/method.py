@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Phase, TaskView
-from hashprompt.methods.bic.config import INFO, BiCConfig
+from hashprompt.methods.bic.config import BiCConfig
 from hashprompt.methods.bic.correction import fit_scale_and_shift
 from hashprompt.methods.frames.rehearsal import Rehearsal, with_replay
 from hashprompt.parts.growing import grow_buffer
@@ -30,7 +30,6 @@ class BiC(Rehearsal):
     last go first, so an image that was trained on is never held out later.
     """
 
-    info = INFO
     stores: ClassVar[Mapping[str, str]] = {
         **Rehearsal.stores, "teacher": "backbone", "correction": "head"
     }  # fmt: skip

@@ -3,9 +3,16 @@
 from pydantic import Field
 
 from hashprompt.methods.config import MethodConfig, Schedule
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "c-ada",
+    title="C-ADA",
+    summary="adapters that every task widens, new units orthogonal to old ones (a reconstruction)",
+    paper="ECCV 2024",
+    family="adapters",
+)
 class CAdaConfig(MethodConfig):
     """Options of C-ADA."""
 
@@ -22,16 +29,3 @@ class CAdaConfig(MethodConfig):
     orthogonality: float = Field(
         1.0, ge=0, le=1e6, description="δ, weight of the overlap of new with old hidden units"
     )
-
-
-INFO = declare(
-    "c-ada",
-    CAdaConfig,
-    "hashprompt.methods.c_ada.method:CAda",
-    MethodInfo(
-        "C-ADA",
-        "adapters that every task widens, new units orthogonal to old ones (a reconstruction)",
-        "ECCV 2024",
-        family="adapters",
-    ),
-)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.backbone.vit import Edit
 from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, Prediction, TaskView
-from hashprompt.methods.c_ada.config import INFO, CAdaConfig
+from hashprompt.methods.c_ada.config import CAdaConfig
 from hashprompt.methods.c_ada.wide_adapters import WideningAdapters
 from hashprompt.parts.adapters import branches
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
@@ -23,7 +23,6 @@ from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 class CAda(Method):
     """Continual adapters, read behind a scale and a shift that the first task learns."""
 
-    info = INFO
     keeps = (
         "scale",
         "shift",

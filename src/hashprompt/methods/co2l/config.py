@@ -3,9 +3,17 @@
 from pydantic import Field
 
 from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "co2l",
+    title="Co²L",
+    summary="contrastive learning that keeps the relations among images; then a linear classifier",
+    paper="ICCV 2021",
+    family="rehearsal",
+    keeps_images=True,
+)
 class Co2LConfig(RehearsalConfig):
     """Options of Co²L."""
 
@@ -20,17 +28,3 @@ class Co2LConfig(RehearsalConfig):
         5, ge=1, le=1_000_000, description="epochs of the classifier on each task"
     )
     classifier_lr: float = Field(0.1, gt=0, description="rate of the classifier")
-
-
-INFO = declare(
-    "co2l",
-    Co2LConfig,
-    "hashprompt.methods.co2l.method:Co2L",
-    MethodInfo(
-        "Co²L",
-        "contrastive learning that keeps the relations among images; then a linear classifier",
-        "ICCV 2021",
-        family="rehearsal",
-        keeps_images=True,
-    ),
-)

@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, ParamGroup, Phase, TaskView
-from hashprompt.methods.co2l.config import INFO, Co2LConfig
+from hashprompt.methods.co2l.config import Co2LConfig
 from hashprompt.methods.co2l.relations import asymmetric_contrast, relation_change
 from hashprompt.methods.frames.rehearsal import Rehearsal
 from hashprompt.parts.heads import GrowingLinear
@@ -24,7 +24,6 @@ from hashprompt.parts.trained_weights import Snapshot
 class Co2L(Rehearsal):
     """Features are learned without the classifier, which is learned anew after each task."""
 
-    info = INFO
     stores: ClassVar[Mapping[str, str]] = {
         **Rehearsal.stores, "teacher": "backbone", "projector": "backbone"
     }  # fmt: skip

@@ -4,9 +4,16 @@ from pydantic import Field
 
 from hashprompt.methods.config import Schedule
 from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "coda",
+    title="CODA-Prompt",
+    summary="prompts mixed from components that grow with the tasks",
+    paper="CVPR 2023",
+    family="prompts",
+)
 class CodaConfig(TuningConfig):
     """Options of CODA-Prompt."""
 
@@ -31,16 +38,3 @@ class CodaConfig(TuningConfig):
         description="keys (and values) per component; the paper counts both together",
     )
     orthogonality: float = Field(0.0, ge=0, description="μ, weight of the orthogonality penalty")
-
-
-INFO = declare(
-    "coda",
-    CodaConfig,
-    "hashprompt.methods.coda.method:Coda",
-    MethodInfo(
-        "CODA-Prompt",
-        "prompts mixed from components that grow with the tasks",
-        "CVPR 2023",
-        family="prompts",
-    ),
-)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
-from hashprompt.methods.coda.config import INFO, CodaConfig
+from hashprompt.methods.coda.config import CodaConfig
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
 from hashprompt.parts.orthogonal import OrthogonalSlots, orthogonality_penalty
 
@@ -21,7 +21,6 @@ TINY = 1e-12
 class Coda(PromptTuning):
     """p = Σ_m a_m P_m with a_m = cos(q ⊙ A_m, K_m), for every prompted block."""
 
-    info = INFO
     keeps = ("components.frozen", "keys.frozen", "attention.frozen")
     stores: ClassVar = {"components": "prompts", "keys": "routers", "attention": "routers"}
     config: CodaConfig

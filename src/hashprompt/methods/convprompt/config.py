@@ -4,9 +4,16 @@ from pydantic import Field
 
 from hashprompt.methods.config import Schedule
 from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "convprompt",
+    title="ConvPrompt",
+    summary="kernels of each task make prompts of an embedding that all tasks share",
+    paper="CVPR 2024",
+    family="prompts",
+)
 class ConvPromptConfig(TuningConfig):
     """Options of ConvPrompt."""
 
@@ -30,16 +37,3 @@ class ConvPromptConfig(TuningConfig):
     stability: float = Field(
         0.01, ge=0, description="λ, weight of the L1 distance of what tasks share from its start"
     )
-
-
-INFO = declare(
-    "convprompt",
-    ConvPromptConfig,
-    "hashprompt.methods.convprompt.method:ConvPrompt",
-    MethodInfo(
-        "ConvPrompt",
-        "kernels of each task make prompts of an embedding that all tasks share",
-        "CVPR 2024",
-        family="prompts",
-    ),
-)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.backbone.vit import Tokens
 from hashprompt.methods.base import TaskView, blocks_of
-from hashprompt.methods.convprompt.config import INFO, ConvPromptConfig
+from hashprompt.methods.convprompt.config import ConvPromptConfig
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
 from hashprompt.parts.keys import cosine
 from hashprompt.parts.orthogonal import OrthogonalSlots
@@ -28,7 +28,6 @@ class ConvPrompt(PromptTuning):
     x is the class token as it enters the block, g a projection that all blocks and tasks share.
     """
 
-    info = INFO
     needs_query = False
     keeps = ("kernels.frozen", "biases.frozen", "keys.frozen")
     stores: ClassVar = {

@@ -3,9 +3,17 @@
 from pydantic import Field, model_validator
 
 from hashprompt.methods.config import MethodConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "cpg",
+    title="CPG",
+    summary="gated prompt experts in every block, updated in the null space of old tasks",
+    paper="AAAI 2025",
+    scenarios=("class",),
+    family="prompts",
+)
 class CPGConfig(MethodConfig):
     """Options of CPG."""
 
@@ -31,17 +39,3 @@ class CPGConfig(MethodConfig):
         if self.top_k > self.experts:
             raise ValueError(f"top_k={self.top_k} must not exceed experts={self.experts}")
         return self
-
-
-INFO = declare(
-    "cpg",
-    CPGConfig,
-    "hashprompt.methods.cpg.method:CPG",
-    MethodInfo(
-        "CPG",
-        "gated prompt experts in every block, updated in the null space of old tasks",
-        "AAAI 2025",
-        scenarios=("class",),
-        family="prompts",
-    ),
-)

@@ -22,7 +22,7 @@ from hashprompt.methods.base import (
     Prediction,
     TaskView,
 )
-from hashprompt.methods.cpg.config import INFO, CPGConfig
+from hashprompt.methods.cpg.config import CPGConfig
 from hashprompt.methods.cpg.nullspace import null_projector
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 
@@ -42,7 +42,6 @@ class Encoded(NamedTuple):
 class CPG(Method):
     """Gated experts in every block, updated in the null space of old tasks."""
 
-    info = INFO
     stores: ClassVar = {
         **{"experts": "prompts", "gates": "routers"},
         **{"query_gram": "statistics", "weight_gram": "statistics"},

@@ -6,9 +6,17 @@ from pydantic import Field
 
 from hashprompt.methods.config import Schedule
 from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "cprompt",
+    title="CPrompt",
+    summary="prompts per task, trained with all classifiers and all prompts",
+    paper="CVPR 2024",
+    scenarios=("class",),
+    family="prompts",
+)
 class CPromptConfig(TuningConfig):
     """Options of CPrompt."""
 
@@ -27,17 +35,3 @@ class CPromptConfig(TuningConfig):
         1.2, ge=1, description="τ: temperature of an old classifier that must not win"
     )
     margin: float = Field(0.0, description="lead of the new classifier that is enough")
-
-
-INFO = declare(
-    "cprompt",
-    CPromptConfig,
-    "hashprompt.methods.cprompt.method:CPrompt",
-    MethodInfo(
-        "CPrompt",
-        "prompts per task, trained with all classifiers and all prompts",
-        "CVPR 2024",
-        scenarios=("class",),
-        family="prompts",
-    ),
-)

@@ -21,7 +21,7 @@ from hashprompt.methods.base import (
     TaskView,
     blocks_of,
 )
-from hashprompt.methods.cprompt.config import INFO, CPromptConfig
+from hashprompt.methods.cprompt.config import CPromptConfig
 from hashprompt.methods.frames.prompt_tuning import training_phase
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.class_parameters import ClassRows, TaskClassifiers
@@ -33,7 +33,6 @@ from hashprompt.parts.slots import TaskSlots, uniform
 class CPrompt(Method):
     """Task prompts found by class keys, with a classifier for each task."""
 
-    info = INFO
     keeps = (
         "cells.",
         "prompts.frozen",

@@ -3,9 +3,17 @@
 from pydantic import Field
 
 from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "derpp",
+    title="DER++",
+    summary="kept images with the logits they had, which the whole ViT learns to keep",
+    paper="NeurIPS 2020",
+    family="rehearsal",
+    keeps_images=True,
+)
 class DERppConfig(RehearsalConfig):
     """Options of DER++."""
 
@@ -15,17 +23,3 @@ class DERppConfig(RehearsalConfig):
     replay_weight: float = Field(
         0.5, ge=0, description="β: weight of the cross-entropy of kept images"
     )
-
-
-INFO = declare(
-    "derpp",
-    DERppConfig,
-    "hashprompt.methods.derpp.method:DERpp",
-    MethodInfo(
-        "DER++",
-        "kept images with the logits they had, which the whole ViT learns to keep",
-        "NeurIPS 2020",
-        family="rehearsal",
-        keeps_images=True,
-    ),
-)

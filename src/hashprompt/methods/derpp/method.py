@@ -8,14 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hashprompt.methods.base import Batch, Phase, StepResult, TaskView
-from hashprompt.methods.derpp.config import INFO, DERppConfig
+from hashprompt.methods.derpp.config import DERppConfig
 from hashprompt.methods.frames.rehearsal import Rehearsal, remembering
 
 
 class DERpp(Rehearsal):
     """CE(x, y) + α·MSE(z(x'), z') + β·CE(x'', y''), with x' and x'' drawn from a reservoir."""
 
-    info = INFO
     config: DERppConfig
 
     def phases(self, task: TaskView) -> list[Phase]:

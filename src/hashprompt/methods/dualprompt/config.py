@@ -4,9 +4,16 @@ from pydantic import Field, model_validator
 
 from hashprompt.methods.frames.configs.keyed import KeyedConfig
 from hashprompt.methods.frames.configs.legacy import LegacyLayout
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "dualprompt",
+    title="DualPrompt",
+    summary="a general prompt, and one per task found by the nearest key",
+    paper="ECCV 2022",
+    family="prompts",
+)
 class DualPromptConfig(KeyedConfig):
     """Options of DualPrompt."""
 
@@ -24,16 +31,3 @@ class DualPromptConfig(KeyedConfig):
         if both:
             raise ValueError(f"blocks {both} are in layers and in general_layers; choose one")
         return self
-
-
-INFO = declare(
-    "dualprompt",
-    DualPromptConfig,
-    "hashprompt.methods.dualprompt.method:DualPrompt",
-    MethodInfo(
-        "DualPrompt",
-        "a general prompt, and one per task found by the nearest key",
-        "ECCV 2022",
-        family="prompts",
-    ),
-)

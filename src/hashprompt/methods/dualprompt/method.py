@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
-from hashprompt.methods.dualprompt.config import INFO, DualPromptConfig
+from hashprompt.methods.dualprompt.config import DualPromptConfig
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
 from hashprompt.parts.keys import TaskKeys
 from hashprompt.parts.legacy import prefixes
@@ -24,7 +24,6 @@ class DualPrompt(PromptTuning):
     As g changes, the features of earlier tasks drift: that is the method.
     """
 
-    info = INFO
     keeps = ("prompts.frozen", "keys.frozen")
     stores: ClassVar = {"keys": "routers", "general": "prompts"}
     config: DualPromptConfig

@@ -6,9 +6,17 @@ from pydantic import Field
 
 from hashprompt.methods.config import Schedule
 from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "dytox",
+    title="DyTox",
+    summary="the whole ViT trained; its last block asks a token and a head of each task",
+    paper="CVPR 2022",
+    family="rehearsal",
+    keeps_images=True,
+)
 class DyToxConfig(RehearsalConfig):
     """Options of DyTox."""
 
@@ -32,17 +40,3 @@ class DyToxConfig(RehearsalConfig):
     def finetuning_rate(self) -> float:
         """The rate of the epochs on the memory alone in use."""
         return self.rate() * self.finetuning_lr / self.lr
-
-
-INFO = declare(
-    "dytox",
-    DyToxConfig,
-    "hashprompt.methods.dytox.method:DyTox",
-    MethodInfo(
-        "DyTox",
-        "the whole ViT trained; its last block asks a token and a head of each task",
-        "CVPR 2022",
-        family="rehearsal",
-        keeps_images=True,
-    ),
-)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, TaskView
-from hashprompt.methods.dytox.config import INFO, DyToxConfig
+from hashprompt.methods.dytox.config import DyToxConfig
 from hashprompt.methods.frames.rehearsal import Rehearsal, with_replay
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.distillation import distillation
@@ -33,7 +33,6 @@ class DyTox(Rehearsal):
     in class-incremental streams there is one, else one for every domain.
     """
 
-    info = INFO
     stores: ClassVar = {
         **Rehearsal.stores,
         **{"teacher": "backbone", "tokens": "prompts"},

@@ -3,9 +3,16 @@
 from pydantic import Field
 
 from hashprompt.methods.config import MethodConfig, Schedule
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "ease",
+    title="EASE",
+    summary="adapters per task; prototypes of old classes are synthesised in new subspaces",
+    paper="CVPR 2024",
+    family="adapters",
+)
 class EaseConfig(MethodConfig):
     """Options of EASE."""
 
@@ -21,16 +28,3 @@ class EaseConfig(MethodConfig):
     beta: float = Field(
         0.0, ge=0, le=1e6, description="β, weight of plain features; 0: they are not used"
     )
-
-
-INFO = declare(
-    "ease",
-    EaseConfig,
-    "hashprompt.methods.ease.method:Ease",
-    MethodInfo(
-        "EASE",
-        "adapters per task; prototypes of old classes are synthesised in new subspaces",
-        "CVPR 2024",
-        family="adapters",
-    ),
-)

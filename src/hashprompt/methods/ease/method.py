@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, Prediction, TaskView
-from hashprompt.methods.ease.config import INFO, EaseConfig
+from hashprompt.methods.ease.config import EaseConfig
 from hashprompt.methods.ease.subspaces import synthesised, weighted_cosines
 from hashprompt.parts.adapters import TaskAdapters, beside_mlps, branches
 from hashprompt.parts.cells import Cells
@@ -28,7 +28,6 @@ DROPOUT = 0.1  # of their hidden units, while they are trained
 class Ease(Method):
     """Expandable subspaces: one of every task, before them that of plain features if β > 0."""
 
-    info = INFO
     keeps = ("adapters.down.frozen", "adapters.up.frozen", "cells")
     stores: ClassVar = {"adapters": "prompts", "prototypes": "head"}
     config: EaseConfig

@@ -1,17 +1,16 @@
 """Options of ER."""
 
 from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
-INFO = declare(
+
+@register(
     "er",
-    RehearsalConfig,
-    "hashprompt.methods.er.method:ER",
-    MethodInfo(
-        "ER",
-        "the whole ViT trained on new images and kept ones",
-        "Chaudhry et al. 2019",
-        family="rehearsal",
-        keeps_images=True,
-    ),
+    title="ER",
+    summary="the whole ViT trained on new images and kept ones",
+    paper="Chaudhry et al. 2019",
+    family="rehearsal",
+    keeps_images=True,
 )
+class ERConfig(RehearsalConfig):
+    """Options of ER."""

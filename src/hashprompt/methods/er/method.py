@@ -4,14 +4,11 @@ Chaudhry et al., 2019: "On tiny episodic memories in continual learning".
 """
 
 from hashprompt.methods.base import Phase, TaskView
-from hashprompt.methods.er.config import INFO
 from hashprompt.methods.frames.rehearsal import Rehearsal, remembering, replaying
 
 
 class ER(Rehearsal):
     """Cross-entropy of new and kept images; a reservoir."""
-
-    info = INFO
 
     def phases(self, task: TaskView) -> list[Phase]:
         (train,) = super().phases(task)

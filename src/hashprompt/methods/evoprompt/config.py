@@ -3,10 +3,17 @@
 from pydantic import Field
 
 from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 from hashprompt.parts.variants import Solver
 
 
+@register(
+    "evoprompt",
+    title="EvoPrompt",
+    summary="networks that write prompts, fused over tasks by transport",
+    paper="AAAI 2024",
+    family="prompts",
+)
 class EvoPromptConfig(TuningConfig):
     """Options of EvoPrompt."""
 
@@ -29,16 +36,3 @@ class EvoPromptConfig(TuningConfig):
     fusion: float = Field(0.5, ge=0, le=1, description="α: mean step from reference to working")
     transport: Solver = Field("exact", description="exact plan, or one blurred by entropy")
     blur: float = Field(0.01, gt=0, description="of the sinkhorn plan")
-
-
-INFO = declare(
-    "evoprompt",
-    EvoPromptConfig,
-    "hashprompt.methods.evoprompt.method:EvoPrompt",
-    MethodInfo(
-        "EvoPrompt",
-        "networks that write prompts, fused over tasks by transport",
-        "AAAI 2024",
-        family="prompts",
-    ),
-)

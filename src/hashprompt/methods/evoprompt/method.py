@@ -21,7 +21,7 @@ from hashprompt.methods.base import (
     TaskView,
     blocks_of,
 )
-from hashprompt.methods.evoprompt.config import INFO, EvoPromptConfig
+from hashprompt.methods.evoprompt.config import EvoPromptConfig
 from hashprompt.methods.evoprompt.transport import TINY, transport_plan
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
 from hashprompt.parts.cells import Cells
@@ -62,7 +62,6 @@ class PromptMemory(nn.Module):
 class EvoPrompt(PromptTuning):
     """Prompts written by a memory that evolves from task to task."""
 
-    info = INFO
     keeps = ("cells.", "prototypes")
     stores: ClassVar = {"memory": "prompts", **dict.fromkeys(REMEMBERED, "statistics")}
     config: EvoPromptConfig

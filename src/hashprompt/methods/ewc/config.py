@@ -3,9 +3,16 @@
 from pydantic import Field
 
 from hashprompt.methods.frames.configs.full_finetuning import WholeConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "ewc",
+    title="EWC",
+    summary="the whole ViT trained; weights that mattered to old tasks are held back",
+    paper="PNAS 2017",
+    family="regularisation",
+)
 class EWCConfig(WholeConfig):
     """Options of EWC."""
 
@@ -14,16 +21,3 @@ class EWCConfig(WholeConfig):
     fisher_images: int | None = Field(
         None, ge=1, le=100_000_000, description="images of a task that F is taken of; default: all"
     )
-
-
-INFO = declare(
-    "ewc",
-    EWCConfig,
-    "hashprompt.methods.ewc.method:EWC",
-    MethodInfo(
-        "EWC",
-        "the whole ViT trained; weights that mattered to old tasks are held back",
-        "PNAS 2017",
-        family="regularisation",
-    ),
-)

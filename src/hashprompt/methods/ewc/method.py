@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Phase, TaskView
-from hashprompt.methods.ewc.config import INFO, EWCConfig
+from hashprompt.methods.ewc.config import EWCConfig
 from hashprompt.methods.frames.full_finetuning import WholeTuning
 from hashprompt.parts.trained_weights import Snapshot
 
@@ -18,7 +18,6 @@ from hashprompt.parts.trained_weights import Snapshot
 class EWC(WholeTuning):
     """Cross-entropy over the classes of the task + (λ/2) Σ F (θ − θ*)²."""
 
-    info = INFO
     stores: ClassVar = {**WholeTuning.stores, "fisher": "statistics", "anchor": "backbone"}
     copies = 6  # and F, θ*, and θ − θ* in each step
     config: EWCConfig

@@ -4,9 +4,15 @@ from pydantic import Field
 
 from hashprompt.methods.config import Schedule
 from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "finetune",
+    title="Fine-tuning",
+    summary="sequential prompts and head, no protection: the floor",
+    family="references",
+)
 class FinetuneConfig(TuningConfig):
     """The capacity and training of Hash, nothing else of it."""
 
@@ -17,13 +23,3 @@ class FinetuneConfig(TuningConfig):
     )
     experts: int = Field(15, ge=2, le=100_000, description="prompts in the pool")
     prompt_length: int = Field(15, ge=1, le=10_000, description="keys (and values) per prompt")
-
-
-INFO = declare(
-    "finetune",
-    FinetuneConfig,
-    "hashprompt.methods.finetune.method:Finetune",
-    MethodInfo(
-        "Fine-tuning", "sequential prompts and head, no protection: the floor", family="references"
-    ),
-)

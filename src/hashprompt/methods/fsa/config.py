@@ -5,9 +5,16 @@ from typing import Literal
 from pydantic import Field
 
 from hashprompt.methods.frames.configs.first_session import FirstSessionConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "fsa",
+    title="FSA",
+    summary="linear discriminant from sums, ViT trained on the first task",
+    paper="ICCV 2023",
+    family="first-task adaptation",
+)
 class FsaConfig(FirstSessionConfig):
     """Options of FSA."""
 
@@ -22,16 +29,3 @@ class FsaConfig(FirstSessionConfig):
         0.5, ge=0, lt=1, description="share of a feature's numbers dropped in the first session"
     )
     ridge: float = Field(1.0, gt=0, le=1e12, description="added to the diagonal of the covariance")
-
-
-INFO = declare(
-    "fsa",
-    FsaConfig,
-    "hashprompt.methods.fsa.method:Fsa",
-    MethodInfo(
-        "FSA",
-        "linear discriminant from sums, ViT trained on the first task",
-        "ICCV 2023",
-        family="first-task adaptation",
-    ),
-)

@@ -13,7 +13,7 @@ from torch import Tensor
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Phase, Prediction, TaskView
 from hashprompt.methods.frames.first_session import FirstSession
-from hashprompt.methods.fsa.config import INFO, FsaConfig
+from hashprompt.methods.fsa.config import FsaConfig
 from hashprompt.methods.fsa.linear_discriminant import LinearDiscriminant
 from hashprompt.methods.phase import Optimizer
 from hashprompt.parts.heads import GrowingLinear
@@ -23,7 +23,6 @@ from hashprompt.parts.trained_weights import TrainedWeights
 class Fsa(FirstSession):
     """A linear discriminant on a ViT trained once."""
 
-    info = INFO
     keeps = (*FirstSession.keeps, "vit.")
     stores: ClassVar = {
         **{"vit": "backbone", "discriminant.weight": "head", "discriminant.bias": "head"},

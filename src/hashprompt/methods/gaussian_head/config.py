@@ -1,15 +1,14 @@
 """Options of Gaussian head."""
 
 from hashprompt.methods.frames.configs.hide_pipeline import HeadsConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
-INFO = declare(
+
+@register(
     "gaussian-head",
-    HeadsConfig,
-    "hashprompt.methods.gaussian_head.method:GaussianHead",
-    MethodInfo(
-        "Gaussian head",
-        "plain features and class Gaussians, no prompts at all",
-        family="statistics",
-    ),
+    title="Gaussian head",
+    summary="plain features and class Gaussians, no prompts at all",
+    family="statistics",
 )
+class GaussianHeadConfig(HeadsConfig):
+    """Options of Gaussian head."""

@@ -4,13 +4,11 @@ from torch import Tensor
 
 from hashprompt.methods.base import Prediction
 from hashprompt.methods.frames.hide_pipeline import Pipeline
-from hashprompt.methods.gaussian_head.config import INFO
 
 
 class GaussianHead(Pipeline):
     """The pipeline with nothing injected: what a prompt method must beat."""
 
-    info = INFO
     has_prompts = False
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:

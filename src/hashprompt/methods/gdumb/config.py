@@ -4,9 +4,17 @@ from pydantic import Field
 
 from hashprompt.methods.config import Schedule
 from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "gdumb",
+    title="GDumb",
+    summary="images of all classes kept greedily; the ViT trained anew on them alone",
+    paper="ECCV 2020",
+    family="rehearsal",
+    keeps_images=True,
+)
 class GDumbConfig(RehearsalConfig):
     """Options of GDumb."""
 
@@ -22,17 +30,3 @@ class GDumbConfig(RehearsalConfig):
     cutmix: float = Field(
         1.0, ge=0, description="α of CutMix, which half of the steps use; 0: none do"
     )
-
-
-INFO = declare(
-    "gdumb",
-    GDumbConfig,
-    "hashprompt.methods.gdumb.method:GDumb",
-    MethodInfo(
-        "GDumb",
-        "images of all classes kept greedily; the ViT trained anew on them alone",
-        "ECCV 2020",
-        family="rehearsal",
-        keeps_images=True,
-    ),
-)

@@ -13,7 +13,7 @@ from torch import Tensor
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Phase, TaskView
 from hashprompt.methods.frames.rehearsal import Rehearsal
-from hashprompt.methods.gdumb.config import INFO, GDumbConfig
+from hashprompt.methods.gdumb.config import GDumbConfig
 from hashprompt.parts.cut_mix import cut_mix
 from hashprompt.parts.heads import GrowingLinear
 from hashprompt.parts.memory import Memory
@@ -24,7 +24,6 @@ CUTMIX_CHANCE = 0.5
 class GDumb(Rehearsal):
     """A greedy balanced memory; pretrained weights and a new head fitted to it after each task."""
 
-    info = INFO
     config: GDumbConfig
 
     def __init__(self, config: GDumbConfig, backbone: Backbone) -> None:

@@ -5,10 +5,16 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from hashprompt.methods.frames.configs.hide_pipeline import PromptConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 from hashprompt.parts.variants import Modulation, Penalty, RouterInit, RouterReads
 
 
+@register(
+    "hash",
+    title="Hash",
+    summary="shared prompt pool, one router per task, history-aware modulation",
+    family="prompts",
+)
 class HashConfig(PromptConfig):
     """Options of Hash; the defaults are the recommended reading of the paper."""
 
@@ -172,15 +178,3 @@ class HashConfig(PromptConfig):
                 "(router_scope=global); use normed or raw with router_scope=layer"
             )
         return self
-
-
-INFO = declare(
-    "hash",
-    HashConfig,
-    "hashprompt.methods.hash.method:Hash",
-    MethodInfo(
-        "Hash",
-        "shared prompt pool, one router per task, history-aware modulation",
-        family="prompts",
-    ),
-)

@@ -15,7 +15,7 @@ from torch import Tensor
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Losses, Phase, StepResult, TaskView
 from hashprompt.methods.hash import history as usage
-from hashprompt.methods.hash.config import INFO, HashConfig
+from hashprompt.methods.hash.config import HashConfig
 from hashprompt.methods.hash.router import Routing, spread, unevenness
 from hashprompt.methods.hash.routing_report import describe_routing, routing_remark
 from hashprompt.methods.hash.shared_pool import SharedPool
@@ -27,7 +27,6 @@ from hashprompt.parts.precision import add_exactly, exact
 class Hash(SharedPool):
     """Shared prompt pool, task routers, history-aware modulation."""
 
-    info = INFO
     keeps = (*SharedPool.keeps, "penalties", "history.by_task")
 
     def __init__(self, config: HashConfig, backbone: Backbone) -> None:

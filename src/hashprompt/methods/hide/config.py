@@ -4,9 +4,16 @@ from pydantic import Field
 
 from hashprompt.methods.frames.configs.hide_pipeline import PromptConfig
 from hashprompt.methods.frames.configs.legacy import LegacyBatchwise, LegacyLayout
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "hide",
+    title="HiDe-Prompt",
+    summary="a prompt of its own per task, found by task inference",
+    paper="NeurIPS 2023",
+    family="prompts",
+)
 class HideConfig(PromptConfig):
     """Options of HiDe-Prompt."""
 
@@ -17,16 +24,3 @@ class HideConfig(PromptConfig):
     momentum: float = Field(
         0.01, ge=0, le=1, description="m: share of the mean of earlier prompts in a new one"
     )
-
-
-INFO = declare(
-    "hide",
-    HideConfig,
-    "hashprompt.methods.hide.method:Hide",
-    MethodInfo(
-        "HiDe-Prompt",
-        "a prompt of its own per task, found by task inference",
-        "NeurIPS 2023",
-        family="prompts",
-    ),
-)

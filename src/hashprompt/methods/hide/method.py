@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.frames.hide_pipeline import PromptPipeline
-from hashprompt.methods.hide.config import INFO, HideConfig
+from hashprompt.methods.hide.config import HideConfig
 from hashprompt.parts.legacy import shared_task
 from hashprompt.parts.slots import uniform
 from hashprompt.parts.task_prompts import TaskPrompts
@@ -17,7 +17,6 @@ from hashprompt.parts.task_prompts import TaskPrompts
 class Hide(PromptPipeline):
     """Isolated prompts."""
 
-    info = INFO
     keeps = (*PromptPipeline.keeps, "prompts.frozen")
     config: HideConfig
 

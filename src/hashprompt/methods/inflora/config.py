@@ -6,9 +6,17 @@ from pydantic import Field
 
 from hashprompt.methods.config import Schedule
 from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "inflora",
+    title="InfLoRA",
+    summary="low-rank changes of keys and values where inputs of old tasks do not see them",
+    paper="CVPR 2024",
+    scenarios=("class",),
+    family="adapters",
+)
 class InfLoRAConfig(TuningConfig):
     """Options of InfLoRA."""
 
@@ -36,17 +44,3 @@ class InfLoRAConfig(TuningConfig):
         """ε_t = λ + (1 − λ)(t − 1)/T, of the task at this 0-based index."""
         passed = min(task, self.expected_tasks - 1) / self.expected_tasks
         return self.energy + (1 - self.energy) * passed
-
-
-INFO = declare(
-    "inflora",
-    InfLoRAConfig,
-    "hashprompt.methods.inflora.method:InfLoRA",
-    MethodInfo(
-        "InfLoRA",
-        "low-rank changes of keys and values where inputs of old tasks do not see them",
-        "CVPR 2024",
-        scenarios=("class",),
-        family="adapters",
-    ),
-)

@@ -14,7 +14,7 @@ from torch import Tensor
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Method, Phase, Prediction, TaskView
 from hashprompt.methods.frames.prompt_tuning import training_phase
-from hashprompt.methods.inflora.config import INFO, InfLoRAConfig
+from hashprompt.methods.inflora.config import InfLoRAConfig
 from hashprompt.methods.inflora.dual_gpm import DualGPM, attention_moments
 from hashprompt.parts.class_parameters import TaskClassifiers
 from hashprompt.parts.growing import grow_buffer
@@ -26,7 +26,6 @@ from hashprompt.parts.slots import TaskSlots
 class InfLoRA(Method):
     """Designed A_t, trained B_t and classifier; a memory of the directions in use."""
 
-    info = INFO
     keeps = ("reduce", "expand.frozen", "head.weight.frozen", "head.bias.frozen")
     stores: ClassVar = {"reduce": "prompts", "expand": "prompts", "memory": "statistics"}
     config: InfLoRAConfig

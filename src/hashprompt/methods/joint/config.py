@@ -1,13 +1,15 @@
 """Options of Joint."""
 
 from hashprompt.methods.finetune.config import FinetuneConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
-INFO = declare(
+
+@register(
     "joint",
-    FinetuneConfig,
-    "hashprompt.methods.joint.method:Joint",
-    MethodInfo(
-        "Joint", "all tasks at once, same capacity: the ceiling", joint=True, family="references"
-    ),
+    title="Joint",
+    summary="all tasks at once, same capacity: the ceiling",
+    joint=True,
+    family="references",
 )
+class JointConfig(FinetuneConfig):
+    """Options of Joint."""

@@ -1,10 +1,7 @@
 """The ceiling: the same capacity, trained on the images of all tasks at once."""
 
 from hashprompt.methods.finetune.pooled import PooledPrompts
-from hashprompt.methods.joint.config import INFO
 
 
 class Joint(PooledPrompts):
     """Training on everything: what a learner that forgets nothing could reach."""
-
-    info = INFO

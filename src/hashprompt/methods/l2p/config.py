@@ -6,9 +6,16 @@ from pydantic import Field, model_validator
 
 from hashprompt.methods.frames.configs.keyed import KeyedConfig
 from hashprompt.methods.frames.configs.rehearsal import BufferOptions
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "l2p",
+    title="L2P",
+    summary="a shared pool of prompts, chosen by the nearest keys",
+    paper="CVPR 2022",
+    family="prompts",
+)
 class L2PConfig(BufferOptions, KeyedConfig):
     """Options of L2P."""
 
@@ -31,13 +38,3 @@ class L2PConfig(BufferOptions, KeyedConfig):
         if self.top_k > self.prompts:
             raise ValueError(f"top_k={self.top_k} must not exceed prompts={self.prompts}")
         return self
-
-
-INFO = declare(
-    "l2p",
-    L2PConfig,
-    "hashprompt.methods.l2p.method:L2P",
-    MethodInfo(
-        "L2P", "a shared pool of prompts, chosen by the nearest keys", "CVPR 2022", family="prompts"
-    ),
-)

@@ -13,7 +13,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Phase, TaskView
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
 from hashprompt.methods.frames.rehearsal import remembering, replaying
-from hashprompt.methods.l2p.config import INFO, L2PConfig
+from hashprompt.methods.l2p.config import L2PConfig
 from hashprompt.parts.keys import cosine
 from hashprompt.parts.legacy import most_frequent
 from hashprompt.parts.memory import Memory
@@ -27,7 +27,6 @@ class L2P(PromptTuning):
     so that only shifts the start, and it is no option here.
     """
 
-    info = INFO
     stores: ClassVar = {"keys": "routers", "vit": "backbone"}
     config: L2PConfig
 

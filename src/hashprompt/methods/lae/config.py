@@ -5,9 +5,16 @@ from typing import Literal
 from pydantic import Field
 
 from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "lae",
+    title="LAE",
+    summary="adapters, LoRA or prefixes, and a slow copy of them; the surer of the two answers",
+    paper="ICCV 2023",
+    family="adapters",
+)
 class LaeConfig(TuningConfig):
     """Options of LAE."""
 
@@ -29,16 +36,3 @@ class LaeConfig(TuningConfig):
     ema_decay: float = Field(
         0.9999, ge=0, le=1, description="α: the offline copy keeps so much of itself in each step"
     )
-
-
-INFO = declare(
-    "lae",
-    LaeConfig,
-    "hashprompt.methods.lae.method:Lae",
-    MethodInfo(
-        "LAE",
-        "adapters, LoRA or prefixes, and a slow copy of them; the surer of the two answers",
-        "ICCV 2023",
-        family="adapters",
-    ),
-)

@@ -15,7 +15,7 @@ from torch import Tensor
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Method, Phase, Prediction, TaskView, blocks_of
 from hashprompt.methods.frames.prompt_tuning import training_phase
-from hashprompt.methods.lae.config import INFO, LaeConfig
+from hashprompt.methods.lae.config import LaeConfig
 from hashprompt.methods.lae.peft_modules import (
     AttentionAdapters,
     CompensatedPrefixes,
@@ -40,7 +40,6 @@ def make_pet(config: LaeConfig, backbone: Backbone) -> Pet:
 class Lae(Method):
     """Online and offline tuning under one head."""
 
-    info = INFO
     stores: ClassVar = {"online": "prompts", "offline": "prompts"}
     config: LaeConfig
 

@@ -3,9 +3,15 @@
 from pydantic import Field
 
 from hashprompt.methods.config import MethodConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "linear-probe",
+    title="Linear probe",
+    summary="logistic regression on all plain features so far, which are kept",
+    family="references",
+)
 class LinearProbeConfig(MethodConfig):
     """Options of the linear probe."""
 
@@ -13,15 +19,3 @@ class LinearProbeConfig(MethodConfig):
     l2: float = Field(
         10.0, gt=0, le=1e12, description="strength of the penalty: scikit-learn's 1/C"
     )
-
-
-INFO = declare(
-    "linear-probe",
-    LinearProbeConfig,
-    "hashprompt.methods.linear_probe.method:LinearProbe",
-    MethodInfo(
-        "Linear probe",
-        "logistic regression on all plain features so far, which are kept",
-        family="references",
-    ),
-)

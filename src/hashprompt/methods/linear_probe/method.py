@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Method, Phase, Prediction, TaskView
-from hashprompt.methods.linear_probe.config import INFO, LinearProbeConfig
+from hashprompt.methods.linear_probe.config import LinearProbeConfig
 from hashprompt.methods.linear_probe.logistic import fit_logistic
 from hashprompt.parts.growing import grow_buffer
 
@@ -21,7 +21,6 @@ from hashprompt.parts.growing import grow_buffer
 class LinearProbe(Method):
     """Logistic regression on kept features."""
 
-    info = INFO
     keeps = ("features", "labels")
     stores: ClassVar = {"features": "statistics", "weight": "head", "bias": "head"}
     config: LinearProbeConfig

@@ -11,7 +11,7 @@ from torch import Tensor
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, TaskView
 from hashprompt.methods.frames.full_finetuning import WholeTuning
-from hashprompt.methods.lwf.config import INFO, LwFConfig
+from hashprompt.methods.lwf.config import LwFConfig
 from hashprompt.parts.distillation import distillation
 from hashprompt.parts.trained_weights import Snapshot
 
@@ -22,7 +22,6 @@ class LwF(WholeTuning):
     Those are the old classes, or in domain-incremental streams all classes.
     """
 
-    info = INFO
     stores: ClassVar = {**WholeTuning.stores, "teacher": "backbone"}
     copies = 4  # and the teacher
     config: LwFConfig

@@ -3,9 +3,17 @@
 from pydantic import Field
 
 from hashprompt.methods.config import MethodConfig, Schedule
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "macil",
+    title="MACIL",
+    summary="low-rank changes of keys and values; class means follow, covariances are held",
+    paper="ICML 2025",
+    scenarios=("class",),
+    family="drift compensation",
+)
 class MACILConfig(MethodConfig):
     """Options of MACIL."""
 
@@ -36,17 +44,3 @@ class MACILConfig(MethodConfig):
     align_samples: int = Field(
         256, ge=1, le=1_000_000, description="pseudo-features of each class in an epoch"
     )
-
-
-INFO = declare(
-    "macil",
-    MACILConfig,
-    "hashprompt.methods.macil.method:MACIL",
-    MethodInfo(
-        "MACIL",
-        "low-rank changes of keys and values; means of old classes follow, covariances are held",
-        "ICML 2025",
-        scenarios=("class",),
-        family="drift compensation",
-    ),
-)

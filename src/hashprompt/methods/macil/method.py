@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Losses, Method, ParamGroup, Phase, Prediction, TaskView
-from hashprompt.methods.macil.config import INFO, MACILConfig
+from hashprompt.methods.macil.config import MACILConfig
 from hashprompt.parts.alignment import (
     normalised_cross_entropy,
     shuffled_batches,
@@ -39,7 +39,6 @@ ALIGN_WEIGHT_DECAY = 5e-4  # of the heads, in alignment
 class MACIL(Method):
     """A change of keys and values per task, cosine heads, Gaussians that follow."""
 
-    info = INFO
     keeps = ("down.frozen", "up.frozen", "stats.spread", "cells.")
     stores: ClassVar = {
         **{"down": "prompts", "up": "prompts"},

@@ -6,9 +6,16 @@ from pydantic import Field
 
 from hashprompt.methods.frames.configs.hide_pipeline import PromptConfig
 from hashprompt.methods.frames.configs.legacy import LegacyBatchwise, LegacyLayout
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "norga",
+    title="NoRGa",
+    summary="HiDe-Prompt with a gate on the attention to prompts",
+    paper="NeurIPS 2024",
+    family="prompts",
+)
 class NorgaConfig(PromptConfig):
     """Options of NoRGa."""
 
@@ -29,16 +36,3 @@ class NorgaConfig(PromptConfig):
         0.01, ge=0, le=1, description="m: share of the mean of earlier prompts in a new one"
     )
     gate: Literal["tanh", "sigmoid", "gelu", "relu"] = Field("tanh", description="σ of the gate")
-
-
-INFO = declare(
-    "norga",
-    NorgaConfig,
-    "hashprompt.methods.norga.method:Norga",
-    MethodInfo(
-        "NoRGa",
-        "HiDe-Prompt with a gate on the attention to prompts",
-        "NeurIPS 2024",
-        family="prompts",
-    ),
-)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.frames.hide_pipeline import PromptPipeline
-from hashprompt.methods.norga.config import INFO, NorgaConfig
+from hashprompt.methods.norga.config import NorgaConfig
 from hashprompt.parts.legacy import shared_task
 from hashprompt.parts.slots import uniform
 from hashprompt.parts.task_prompts import TaskPrompts
@@ -30,7 +30,6 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
 class Norga(PromptPipeline):
     """Ŝ = S + a·σ(b·S) on the scores S of prompts; a and b are learned on the first task."""
 
-    info = INFO
     keeps = (*PromptPipeline.keeps, "prompts.frozen")
     stores: ClassVar = {**PromptPipeline.stores, "gates": "routers"}
     config: NorgaConfig

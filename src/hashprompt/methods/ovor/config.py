@@ -4,9 +4,16 @@ from pydantic import Field, model_validator
 
 from hashprompt.methods.config import Schedule
 from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "ovor",
+    title="OVOR",
+    summary="one prompt for all tasks, virtual outliers at the head",
+    paper="ICLR 2024",
+    family="prompts",
+)
 class OvorConfig(TuningConfig):
     """Options of OVOR."""
 
@@ -51,17 +58,3 @@ class OvorConfig(TuningConfig):
                 f"each of layers={list(self.layers)}"
             )
         return self
-
-
-INFO = declare(
-    "ovor",
-    OvorConfig,
-    "hashprompt.methods.ovor.method:Ovor",
-    MethodInfo(
-        "OVOR",
-        "one prompt for all tasks, virtual outliers at the head",
-        "ICLR 2024",
-        ("class",),
-        family="prompts",
-    ),
-)

@@ -19,7 +19,7 @@ from hashprompt.methods.base import (
     learning_rate_factor,
 )
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
-from hashprompt.methods.ovor.config import INFO, OvorConfig
+from hashprompt.methods.ovor.config import OvorConfig
 from hashprompt.methods.ovor.outliers import energy, energy_loss, virtual_outliers
 from hashprompt.parts.heads import masked_cross_entropy
 
@@ -30,7 +30,6 @@ class Ovor(PromptTuning):
     """One prompt, trained on every task; no query, so one pass per image."""
 
     # Outliers stand for the classes of other tasks; other domains have the same classes.
-    info = INFO
     needs_query = False
     config: OvorConfig
 

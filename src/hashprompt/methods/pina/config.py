@@ -5,9 +5,17 @@ from typing import Literal
 from pydantic import Field
 
 from hashprompt.methods.frames.configs.domains import DomainConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "pina",
+    title="PINA",
+    summary="one classifier, of the first domain; later ones are aligned to it",
+    paper="ECCV 2024",
+    scenarios=("domain",),
+    family="prompts",
+)
 class PinaConfig(DomainConfig):
     """Options of PINA."""
 
@@ -19,17 +27,3 @@ class PinaConfig(DomainConfig):
         True, description="select the domain by images whose tiles are shuffled: costs a plain pass"
     )
     grid: tuple[int, int] = Field((3, 2), description="rows and columns of these tiles")
-
-
-INFO = declare(
-    "pina",
-    PinaConfig,
-    "hashprompt.methods.pina.method:Pina",
-    MethodInfo(
-        "PINA",
-        "one classifier, of the first domain; later ones are aligned to it",
-        "ECCV 2024",
-        scenarios=("domain",),
-        family="prompts",
-    ),
-)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView
 from hashprompt.methods.frames.domains import DomainPrompts
-from hashprompt.methods.pina.config import INFO, PinaConfig
+from hashprompt.methods.pina.config import PinaConfig
 from hashprompt.parts.adapters import TaskAdapters, bottleneck
 from hashprompt.parts.heads import GrowingLinear
 
@@ -22,7 +22,6 @@ from hashprompt.parts.heads import GrowingLinear
 class Pina(DomainPrompts):
     """A frozen classifier and alignment to it."""
 
-    info = INFO
     keeps = (*DomainPrompts.keeps, "head.", "adapters.down.frozen", "adapters.up.frozen", "order")
     stores: ClassVar = {**DomainPrompts.stores, "adapters": "prompts"}
     config: PinaConfig

@@ -5,9 +5,16 @@ from typing import Literal
 from pydantic import Field
 
 from hashprompt.methods.frames.configs.first_session import FirstSessionConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "ranpac",
+    title="RanPAC",
+    summary="ridge regression on random features, backbone adapted once",
+    paper="NeurIPS 2023",
+    family="first-task adaptation",
+)
 class RanPACConfig(FirstSessionConfig):
     """Options of RanPAC."""
 
@@ -16,16 +23,3 @@ class RanPACConfig(FirstSessionConfig):
     )
     adapter_width: int = Field(64, ge=1, le=100_000, description="hidden units of an adapter")
     projection: int = Field(10_000, ge=1, le=100_000, description="M, random features")
-
-
-INFO = declare(
-    "ranpac",
-    RanPACConfig,
-    "hashprompt.methods.ranpac.method:RanPAC",
-    MethodInfo(
-        "RanPAC",
-        "ridge regression on random features, backbone adapted once",
-        "NeurIPS 2023",
-        family="first-task adaptation",
-    ),
-)

@@ -12,7 +12,7 @@ from torch import Tensor
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Phase, Prediction, TaskView
 from hashprompt.methods.frames.first_session import ADAPTER_DROPOUT, FirstSession
-from hashprompt.methods.ranpac.config import INFO, RanPACConfig
+from hashprompt.methods.ranpac.config import RanPACConfig
 from hashprompt.methods.ranpac.ridge import Ridge, choose_ridge
 from hashprompt.parts.adapters import Adapters
 from hashprompt.parts.precision import exact
@@ -22,7 +22,6 @@ from hashprompt.parts.ssf import ScaleShift
 class RanPAC(FirstSession):
     """Random projection and ridge regression on a backbone adapted once."""
 
-    info = INFO
     keeps = (*FirstSession.keeps, "adapters.", "ssf.", "projection")
     stores: ClassVar = {
         **{"adapters": "prompts", "ssf": "prompts", "projection": "head", "ridge.weights": "head"},

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
-from hashprompt.methods.s_prompt_plus.config import INFO, SPromptPlusConfig
+from hashprompt.methods.s_prompt_plus.config import SPromptPlusConfig
 from hashprompt.parts.keys import TaskKeys
 from hashprompt.parts.slots import between
 from hashprompt.parts.task_prompts import TaskPrompts
@@ -20,7 +20,6 @@ from hashprompt.parts.task_prompts import TaskPrompts
 class SPromptPlus(PromptTuning):
     """Expert prompts e_t with keys k_t; those of earlier tasks stay as they are."""
 
-    info = INFO
     keeps = ("prompts.frozen", "keys.frozen")
     stores: ClassVar = {"keys": "routers"}
     config: SPromptPlusConfig

@@ -12,14 +12,13 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView
 from hashprompt.methods.frames.domains import DomainPrompts
-from hashprompt.methods.s_prompts.config import INFO, SPromptsConfig
+from hashprompt.methods.s_prompts.config import SPromptsConfig
 from hashprompt.parts.slots import TaskSlots, uniform
 
 
 class SPrompts(DomainPrompts):
     """Isolated prompts and heads."""
 
-    info = INFO
     keeps = (*DomainPrompts.keeps, "heads.frozen")
     stores: ClassVar = {**DomainPrompts.stores, "heads": "head"}
     config: SPromptsConfig

@@ -1,16 +1,15 @@
 """Options of SimpleCIL."""
 
 from hashprompt.methods.config import MethodConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
-INFO = declare(
+
+@register(
     "simplecil",
-    MethodConfig,
-    "hashprompt.methods.simplecil.method:SimpleCIL",
-    MethodInfo(
-        "SimpleCIL",
-        "mean plain feature per class, cosine, no training",
-        "IJCV 2024",
-        family="statistics",
-    ),
+    title="SimpleCIL",
+    summary="mean plain feature per class, cosine, no training",
+    paper="IJCV 2024",
+    family="statistics",
 )
+class SimpleCILConfig(MethodConfig):
+    """Options of SimpleCIL."""

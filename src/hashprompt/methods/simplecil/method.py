@@ -16,7 +16,6 @@ from hashprompt.methods.base import (
     Prediction,
     TaskView,
 )
-from hashprompt.methods.simplecil.config import INFO
 from hashprompt.parts.cosine import Prototypes
 from hashprompt.parts.keys import cosine
 
@@ -24,7 +23,6 @@ from hashprompt.parts.keys import cosine
 class SimpleCIL(Method):
     """Class prototypes."""
 
-    info = INFO
     stores: ClassVar = {"prototypes.sums": "head", "prototypes.counts": "statistics"}
 
     def __init__(self, config: MethodConfig, backbone: Backbone) -> None:

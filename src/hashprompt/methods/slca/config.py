@@ -3,9 +3,16 @@
 from pydantic import Field
 
 from hashprompt.methods.frames.configs.classifier_alignment import AlignedConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "slca",
+    title="SLCA",
+    summary="the whole ViT trained slowly, the classifier aligned with class Gaussians",
+    paper="Zhang et al., ICCV 2023",
+    family="drift compensation",
+)
 class SLCAConfig(AlignedConfig):
     """Slow learning of the whole ViT, and alignment of the classifier."""
 
@@ -21,16 +28,3 @@ class SLCAConfig(AlignedConfig):
         0.1, ge=0, le=1, description="how much smaller means of old classes are made at most"
     )
     temperature: float = Field(0.1, gt=0, description="of the normalised logits in alignment")
-
-
-INFO = declare(
-    "slca",
-    SLCAConfig,
-    "hashprompt.methods.slca.method:SLCA",
-    MethodInfo(
-        "SLCA",
-        "the whole ViT trained slowly, the classifier aligned with class Gaussians",
-        "Zhang et al., ICCV 2023",
-        family="drift compensation",
-    ),
-)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hashprompt.methods.base import Phase, TaskView, learning_rate_factor
 from hashprompt.methods.frames.classifier_alignment import AlignedTuning
-from hashprompt.methods.slca.config import INFO, SLCAConfig
+from hashprompt.methods.slca.config import SLCAConfig
 from hashprompt.parts.alignment import (
     normalised_cross_entropy,
     tasks_of_classes,
@@ -21,7 +21,6 @@ from hashprompt.parts.alignment import (
 class SLCA(AlignedTuning):
     """Slow learner with classifier alignment."""
 
-    info = INFO
     keeps = (*AlignedTuning.keeps, "gaussians.")
     config: SLCAConfig
 

@@ -6,9 +6,17 @@ from pydantic import Field
 
 from hashprompt.methods.config import Schedule
 from hashprompt.methods.frames.configs.classifier_alignment import AlignedConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "slca-plus",
+    title="SLCA++",
+    summary="low-rank factors, norms and biases trained slowly, the classifier aligned",
+    paper="Zhang et al., arXiv 2408.08295",
+    scenarios=("class",),
+    family="drift compensation",
+)
 class SLCAPlusConfig(AlignedConfig):
     """SLCA with low-rank learning and a symmetric loss."""
 
@@ -34,17 +42,3 @@ class SLCAPlusConfig(AlignedConfig):
         description="how much features grow for the head of a task, per task since",
     )
     temperature: float = Field(0.1, gt=0, description="of the normalised logits in alignment")
-
-
-INFO = declare(
-    "slca-plus",
-    SLCAPlusConfig,
-    "hashprompt.methods.slca_plus.method:SLCAPlus",
-    MethodInfo(
-        "SLCA++",
-        "low-rank factors, norms and biases trained slowly, the classifier aligned",
-        "Zhang et al., arXiv 2408.08295",
-        scenarios=("class",),
-        family="drift compensation",
-    ),
-)

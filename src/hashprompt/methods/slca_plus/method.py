@@ -15,7 +15,7 @@ from torch import Tensor
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.frames.classifier_alignment import AlignedTuning
-from hashprompt.methods.slca_plus.config import INFO, SLCAPlusConfig
+from hashprompt.methods.slca_plus.config import SLCAPlusConfig
 from hashprompt.parts.alignment import (
     normalised_cross_entropy,
     symmetric_cross_entropy,
@@ -30,7 +30,6 @@ SPREAD = 0.02  # pseudo-features shrink by chance: m is uniform in feature_scale
 class SLCAPlus(AlignedTuning):
     """Slow learning of few weights, with classifier alignment."""
 
-    info = INFO
     keeps = (*AlignedTuning.keeps, "gaussians.", "head.")
     stores: ClassVar = {**AlignedTuning.stores, "lora": "prompts"}
     config: SLCAPlusConfig

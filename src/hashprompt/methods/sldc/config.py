@@ -6,9 +6,16 @@ from pydantic import Field
 
 from hashprompt.methods.config import Schedule
 from hashprompt.methods.frames.configs.classifier_alignment import AlignedConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 
 
+@register(
+    "sldc",
+    title="SLDC",
+    summary="one LoRA for all tasks; class Gaussians follow the drift of its features",
+    paper="AAAI 2026, arXiv 2511.09926",
+    family="drift compensation",
+)
 class SLDCConfig(AlignedConfig):
     """One LoRA for all tasks, Gaussians that follow the drift of its features, a refined head."""
 
@@ -61,16 +68,3 @@ class SLDCConfig(AlignedConfig):
         1024, ge=1, le=1_000_000, description="pseudo-features of each class in such an epoch"
     )
     align_weight_decay: float = Field(1e-4, ge=0, description="of the head that is refined")
-
-
-INFO = declare(
-    "sldc",
-    SLDCConfig,
-    "hashprompt.methods.sldc.method:SLDC",
-    MethodInfo(
-        "SLDC",
-        "one LoRA for all tasks; class Gaussians follow the drift of its features",
-        "AAAI 2026, arXiv 2511.09926",
-        family="drift compensation",
-    ),
-)

@@ -17,7 +17,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, ParamGroup, Phase, TaskView, learning_rate_factor
 from hashprompt.methods.config import Schedule
 from hashprompt.methods.frames.classifier_alignment import AlignedTuning
-from hashprompt.methods.sldc.config import INFO, SLDCConfig
+from hashprompt.methods.sldc.config import SLDCConfig
 from hashprompt.methods.sldc.drift_operators import (
     LinearDrift,
     WeaklyNonlinearDrift,
@@ -34,7 +34,6 @@ OPERATOR_BATCH = 32  # pairs of a step
 class SLDC(AlignedTuning):
     """One LoRA, and statistics that move with its features."""
 
-    info = INFO
     stores: ClassVar = {
         **AlignedTuning.stores,
         **{"lora": "prompts", "teacher": "prompts", "operator": "statistics"},

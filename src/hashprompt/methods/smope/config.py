@@ -3,10 +3,17 @@
 from pydantic import Field, model_validator
 
 from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
-from hashprompt.methods.registry import MethodInfo, declare
+from hashprompt.methods.registry import register
 from hashprompt.parts.variants import Storage
 
 
+@register(
+    "smope",
+    title="SMoPE",
+    summary="one prompt for all tasks, its tokens as sparse experts",
+    paper="ICLR 2026",
+    family="prompts",
+)
 class SmopeConfig(TuningConfig):
     """Options of SMoPE."""
 
@@ -45,17 +52,3 @@ class SmopeConfig(TuningConfig):
         if self.top_k > self.experts:
             raise ValueError(f"top_k={self.top_k} must not exceed experts={self.experts}")
         return self
-
-
-INFO = declare(
-    "smope",
-    SmopeConfig,
-    "hashprompt.methods.smope.method:Smope",
-    MethodInfo(
-        "SMoPE",
-        "one prompt for all tasks, its tokens as sparse experts",
-        "ICLR 2026",
-        ("class",),
-        family="prompts",
-    ),
-)

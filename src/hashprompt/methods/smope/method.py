@@ -21,7 +21,7 @@ from hashprompt.methods.base import (
 )
 from hashprompt.methods.frames.hide_pipeline import alignment_phase
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
-from hashprompt.methods.smope.config import INFO, SmopeConfig
+from hashprompt.methods.smope.config import SmopeConfig
 from hashprompt.parts.heads import masked_cross_entropy
 from hashprompt.parts.pooled_gaussians import make_gaussians
 
@@ -41,7 +41,6 @@ Use = Literal["all", "train", "test"]
 class Smope(PromptTuning):
     """One sparse prompt, trained on every task; no query, so one pass per image."""
 
-    info = INFO
     needs_query = False
     keeps = ("stats.",)
     stores: ClassVar = {"stats": "statistics"}

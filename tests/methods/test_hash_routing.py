@@ -260,7 +260,7 @@ VARIANTS["one prompt, averaged"] = {
 }
 VARIANTS["one covariance"] = {
     **VARIANTS["one prompt, averaged"],
-    **{"statistics": "pooled", "shrinkage": 0.0},
+    **{"statistics": "pooled", "shrinkage": 1.0},
 }
 VARIANTS["first base"] = {"base": "first", "compete": "all"}
 VARIANTS["careful"] = {

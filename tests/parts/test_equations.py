@@ -491,7 +491,7 @@ def test_low_rank_statistics_keep_the_leading_directions() -> None:
     close(stats.covariances()[0], x.T.cov() + JITTER * torch.eye(6), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("shrinkage", [0.0, 0.3])
+@pytest.mark.parametrize("shrinkage", [1.0, 0.7])
 def test_the_discriminant_is_the_gaussian_log_density(shrinkage: float) -> None:
     stats = ClassGaussians(6, "covariance")
     add_cell(stats, correlated())
@@ -501,7 +501,7 @@ def test_the_discriminant_is_the_gaussian_log_density(shrinkage: float) -> None:
     shared = covariances.mean(0)
     ridge = 0.02 * shared.diagonal().mean() * torch.eye(6)
     for cell in (0, 1):
-        matrix = shrinkage * covariances[cell] + (1 - shrinkage) * shared + ridge
+        matrix = (1 - shrinkage) * covariances[cell] + shrinkage * shared + ridge
         density = multivariate_normal(stats.means[cell].numpy(), matrix.numpy())
         expected = density.logpdf(correlated(7).numpy()) + 3 * math.log(2 * math.pi)
         close(scores[:, cell], torch.from_numpy(expected).float(), rtol=1e-3, atol=1e-3)

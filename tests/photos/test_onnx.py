@@ -144,7 +144,7 @@ def test_the_pictures_try_something(zoo: ContinualClassifier) -> None:
         ),
         pytest.param(
             [[0, 1], [1, 2]],
-            {"method": "hide", "shrinkage": 0.1, "statistics": "covariance", "momentum": 0.5},
+            {"method": "hide", "shrinkage": 0.9, "statistics": "covariance", "momentum": 0.5},
             marks=SLOW,
         ),
         pytest.param(

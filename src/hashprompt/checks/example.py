@@ -105,7 +105,7 @@ class Example:
     def __init__(
         self,
         method: str,
-        preset: str = "paper",
+        preset: str | None = None,
         scenario: str = "class",
         options: Mapping[str, Any] | None = None,
     ) -> None:

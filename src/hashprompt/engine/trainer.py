@@ -179,7 +179,7 @@ class Trainer:
     def carry_out(self, phase: Phase, data: TaskData) -> None:
         """Do what one phase says, from the current position."""
         self.clock.start(data.index, phase.name)
-        seed_everything(self.seed, data.index, phase.name)
+        seed_everything(self.seed, data.index, phase.seed_key)
         if phase.work is not None:
             self.callbacks.on_phase_start(data.index, phase.name, 0, 0)
             phase.work()
@@ -225,7 +225,7 @@ class Trainer:
     ) -> tuple[int, Iterator[tuple[int, Batch, Tensor]]]:
         """How many steps an epoch has; and from the current position on the number of each step,
         this device's share of its batch, and the rows of the whole batch."""
-        where = (self.seed, data.index, phase.name, epoch)
+        where = (self.seed, data.index, phase.seed_key, epoch)
         seed_everything(*where)
         if phase.draw is not None:
             drawn = self._draw(phase.draw)
@@ -279,7 +279,7 @@ class Trainer:
         if seen.outputs is not None:
             outputs = self.replicas.whole(seen.outputs.detach(), len(seen.rows))
             seen = seen._replace(outputs=outputs)
-        seed_everything(self.seed, self.position.task, phase.name, seen.epoch, step, "record")
+        seed_everything(self.seed, self.position.task, phase.seed_key, seen.epoch, step, "record")
         phase.record(seen._replace(rows=seen.rows.to(self.fabric.device)))
 
     def _evaluate(self, task: int) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Phase:
     Nothing a run does changes a phase, so two phases may share parameter groups.
 
     Args:
-        name: unique within the task; progress, timings and all chance go by it.
+        name: unique within the task, for progress and timings.
         work: the computation.
         step: losses of a batch.
         groups: what is trained, and how fast.
@@ -78,6 +78,8 @@ class Phase:
         clip: largest gradient norm.
         update: entered after the backward pass with the step's context, left after the
             optimiser's step: what changes gradients before it or parameters after it.
+        seed_key: random seeds derive from it; default: the name. It keeps results the same when a
+            phase is renamed.
         record: called after a step on a view with the images it was taken on; for memories. The
             same chance on all devices, so that they remember the same.
     """
@@ -100,9 +102,11 @@ class Phase:
     clip: float | None = None
     update: Callable[[Any], AbstractContextManager[None]] | None = None
     record: Callable[[Seen], None] | None = None
+    seed_key: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(self.groups))
+        object.__setattr__(self, "seed_key", self.seed_key or self.name)
         if (self.work is None) == (self.step is None):
             raise ValueError(f"Phase {self.name}: give either `work` or `step`.")
         if self.step is not None and self.draw is None and self.batch_size < 1:

@@ -147,11 +147,16 @@ def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
     """
     file = files("hashprompt.methods") / method.replace("-", "_") / "presets.yaml"
     if not file.is_file():
-        return {"paper": {}}
+        return {"default": {}}
     import yaml  # not for names alone
 
     table = yaml.safe_load(file.read_text())
     return {name: {k: v or {} for k, v in (of or {}).items()} for name, of in table.items()}
+
+
+def default_preset(method: str) -> str:
+    """The preset of a method that names none: the harness of the Hash paper, where there is one."""
+    return "paper" if "paper" in presets(method) else "default"
 
 
 def preset_options(method: str, preset: str, benchmark: str) -> dict[str, Any]:

@@ -12,15 +12,15 @@ CHUNK = 4  # cells, or rows of a covariance, that are in memory a second time wh
 class Discriminant:
     """Regularised discriminant analysis over cells.
 
-    Σ'_c = a·Σ_c + (1 − a)·Σ + ε·I with Σ the mean of all Σ_c and ε = ridge · mean(diag Σ);
+    Σ'_c = (1 − a)·Σ_c + a·Σ + ε·I with Σ the mean of all Σ_c and ε = ridge · mean(diag Σ);
     score_c(h) = −½ (h − μ_c)ᵀ Σ'_c⁻¹ (h − μ_c) / τ − ½ log det Σ'_c.
 
-    It holds one matrix of D² float64 numbers per cell, or a single one if a = 0.
+    It holds one matrix of D² float64 numbers per cell, or a single one if a = 1.
 
     Args:
         means: (M, D).
         covariances: (M, D, D).
-        shrinkage: a; 0 is the linear discriminant with one matrix for all.
+        shrinkage: a; 1 is the linear discriminant with one matrix for all.
         ridge: share of the mean variance added to the diagonal.
         temperature: τ; what regularisation takes off distances counts less, that of volumes stays.
     """
@@ -29,7 +29,7 @@ class Discriminant:
         self,
         means: Tensor,
         covariances: Tensor,
-        shrinkage: float = 0.05,
+        shrinkage: float = 0.95,
         ridge: float = 0.01,
         temperature: float = 1.0,
     ) -> None:
@@ -39,16 +39,17 @@ class Discriminant:
         parts = covariances.split(CHUNK, dim=1)
         shared = torch.cat([rows.mean(0, dtype=torch.float64) for rows in parts])
         eye = torch.eye(len(shared), dtype=shared.dtype, device=shared.device)
-        common = (1 - shrinkage) * shared, ridge * shared.diagonal().mean() * eye
-        cells = len(covariances) if shrinkage else 1
+        common = shrinkage * shared, ridge * shared.diagonal().mean() * eye
+        own_share = 1 - shrinkage
+        cells = len(covariances) if own_share else 1
         self.whiten = shared.new_empty(cells, *shared.shape)  # L⁻¹ where Σ' = L Lᵀ
         self.log_det = shared.new_empty(cells)
         self.centres = torch.empty_like(means)  # (M, D) L⁻¹ μ
         for start in range(0, len(means), CHUNK):
             chunk = slice(start, start + CHUNK)
             if start < cells:
-                own = covariances[chunk].double() if shrinkage else shared[None]
-                lower = _cholesky(shrinkage * own + common[0] + common[1], start)
+                own = covariances[chunk].double() if own_share else shared[None]
+                lower = _cholesky(own_share * own + common[0] + common[1], start)
                 # L⁻¹ once: every image then costs one matrix product per cell.
                 whiten = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
                 self.whiten[chunk] = whiten
@@ -78,7 +79,7 @@ def _cholesky(matrices: Tensor, first: int) -> Tensor:
         cell = first + int(failed.nonzero()[0, 0])
         raise UserError(
             f"The covariance of class Gaussian {cell + 1} (in the order they were learned) has no "
-            "inverse, so no discriminant can be read off it. Use a larger `ridge` or a smaller "
+            "inverse, so no discriminant can be read off it. Use a larger `ridge` or "
             "`shrinkage`."
         )
     return lower

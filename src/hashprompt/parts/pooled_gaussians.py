@@ -15,7 +15,7 @@ from hashprompt.parts.variants import Storage
 class PooledGaussians(ClassGaussians):
     """Means of M cells, and one covariance for all cells that were added together.
 
-    It is the mean of their covariances, so a linear discriminant (shrinkage 0), which knows the
+    It is the mean of their covariances, so a linear discriminant (shrinkage 1), which knows the
     mean of all covariances alone, is the same as that of Gaussians with one each.
 
     Args:

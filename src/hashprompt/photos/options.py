@@ -5,7 +5,7 @@ from typing import Any
 
 from hashprompt.errors import UserError
 from hashprompt.methods.frames.configs.hide_pipeline import HeadsConfig
-from hashprompt.methods.registry import find_method, preset_options, presets
+from hashprompt.methods.registry import default_preset, find_method, preset_options, presets
 from hashprompt.options import Options, build, split_options
 from hashprompt.options.run import RunOptions
 
@@ -33,7 +33,7 @@ def complete(values: Mapping[str, Any], config: type[Options]) -> dict[str, Any]
 
 def new_options(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """All options of a new classifier; what the user says goes first."""
-    preset = "photos" if "photos" in presets(method) else "paper"
+    preset = "photos" if "photos" in presets(method) else default_preset(method)
     heads = {"tii": "discriminant", "align": "discriminant"}
     chosen = {**heads, **preset_options(method, preset, ""), **options}
     full = complete(chosen, config_of(method))

@@ -78,7 +78,7 @@ def run(
     stream: str = DEMO,
     backbone: str = "nano",
     seed: int = 0,
-    preset: str = "paper",
+    preset: str | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     quiet: bool = False,

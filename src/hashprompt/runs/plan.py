@@ -16,7 +16,7 @@ from hashprompt.backbone.names import with_full_file
 from hashprompt.data.streams.names import DEMO, EMBEDDED, with_full_path
 from hashprompt.errors import UserError
 from hashprompt.methods.config import MethodConfig
-from hashprompt.methods.registry import find_method, preset_options
+from hashprompt.methods.registry import default_preset, find_method, preset_options
 from hashprompt.options import Options, build, split_options
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
@@ -108,7 +108,7 @@ def plan(
     stream: str = DEMO,
     backbone: str = "nano",
     seed: int = 0,
-    preset: str = "paper",
+    preset: str | None = None,
     options: Mapping[str, Any] | None = None,
     files_needed: bool = True,
 ) -> Plan:
@@ -117,9 +117,10 @@ def plan(
     Args:
         files_needed: refuse weights that are not there; else the plan is good for its digest alone.
     """
+    config = find_method(method).config
+    preset = preset or default_preset(method)
     names = {"method": method, "stream": stream, "backbone": backbone, "preset": preset}
     seed = build(RunNames, {**names, "seed": seed}).seed  # a YAML file may hold anything
-    config = find_method(method).config
     # Another split of the same images has the same presets.
     about = "embedded" if stream in EMBEDDED else stream.removesuffix("-lamda")
     chosen = {**preset_options(method, preset, about), **(options or {})}

@@ -107,7 +107,7 @@ def _refuse_too_large(graph: ClassifierGraph) -> None:
     if size > MOST_BYTES:
         raise UserError(
             f"As one ONNX file this classifier would take {size / 1e9:.1f} GB, and such files end "
-            f"at {MOST_BYTES / 1e9:.0f} GB. With shrinkage=0 the classes share one matrix, which "
+            f"at {MOST_BYTES / 1e9:.0f} GB. With shrinkage=1 the classes share one matrix, which "
             "takes less; else use a smaller backbone."
         )
 

@@ -14,7 +14,7 @@ class HeadsConfig(MethodConfig):
     statistics: Storage = Field(
         "covariance",
         description="what is kept of each class beside its mean; pooled: one covariance for the "
-        "classes of a task, or for all where they share their prompts; with shrinkage=0 the "
+        "classes of a task, or for all where they share their prompts; with shrinkage=1 the "
         "same answers as covariance, but a forgotten class leaves its part in it",
     )
     rank: int = Field(16, ge=1, le=10_000, description="directions of low-rank statistics")
@@ -51,7 +51,9 @@ class HeadsConfig(MethodConfig):
         description="classifiers whose log-probabilities are added to the final one: the "
         "trained head, the discriminant of plain (or other base) features",
     )
-    shrinkage: float = Field(0.05, ge=0, le=1, description="a: a class's own covariance in Σ'")
+    shrinkage: float = Field(
+        0.95, ge=0, le=1, description="of each class covariance towards the mean covariance"
+    )
     ridge: float = Field(0.01, gt=0, description="diagonal added to Σ', share of its mean")
     discriminant_temperature: float = Field(
         1.0, gt=0, description="divides the discriminant's distances, and not its log-determinants"

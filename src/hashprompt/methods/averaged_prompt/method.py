@@ -1,0 +1,198 @@
+"""Averaged prompt: one prompt, averaged over tasks, and class Gaussians that follow its drift.
+
+One prompt in all blocks is trained on every task, from where the last task left it. In use is the
+average of what the tasks left, weighted by their numbers of classes: the more tasks there were, the
+less it moves. The features of old classes move with it, so their Gaussians are moved by an affine
+map, fitted on the new images before and after. A discriminant of all Gaussians answers.
+
+Averaging weights over tasks, compensating the drift of class statistics and Gaussian discriminants
+are known; docs/methods/averaged-prompt.md says from where.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.averaged_prompt.config import AveragedPromptConfig
+from hashprompt.methods.base import (
+    Batch,
+    Losses,
+    Method,
+    ParamGroup,
+    Phase,
+    Prediction,
+    TaskView,
+    blocks_of,
+)
+from hashprompt.parts.cells import Cells
+from hashprompt.parts.cut_mix import cut_mix
+from hashprompt.parts.discriminant import Discriminant
+from hashprompt.parts.drift import Drift
+from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
+from hashprompt.parts.pooled_gaussians import PooledGaussians, make_gaussians
+from hashprompt.parts.stored_classes import StoredClasses, stored_classes
+
+HEAD_LR_SCALE = 0.1  # learning rate of the head over that of the prompt
+CLIP = 1.0  # largest gradient norm
+
+
+class AveragedPrompt(Method):
+    """One prompt averaged over tasks, drift compensation, a discriminant, one pass."""
+
+    stores: ClassVar[Mapping[str, str]] = {
+        **{"prompt": "prompts", "average": "prompts", "gaussians": "statistics"},
+    }
+    keeps = ("cells.",)
+    config: AveragedPromptConfig
+
+    def __init__(self, config: AveragedPromptConfig, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        self.blocks = blocks_of(config.layers, backbone)
+        shape = len(self.blocks), 2, config.prompt_length, backbone.dim
+        self.prompt = nn.Parameter(torch.empty(shape).uniform_(-1, 1))  # p_t, in training
+        self.register_buffer("average", torch.zeros(0, *shape))
+        self.register_buffer("averaged", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("before", torch.zeros(0, backbone.dim))
+        self.average: Tensor  # (1, …) p̄, in use; (0, …) until a prompt was trained
+        self.averaged: Tensor  # number of classes of the tasks that it averages
+        self.before: Tensor  # (N, D) features of the new images before the prompt moves
+        self.head = GrowingLinear(backbone.dim)  # trains the prompt, and answers nothing
+        self.cells = Cells()
+        self.gaussians = make_gaussians(backbone.dim, config.statistics, config.rank)
+        self._discriminant: Discriminant | None = None  # of the Gaussians, made on first use
+
+    @property
+    def asks_plain(self) -> bool:
+        return not len(self.average)
+
+    # Features. -----------------------------------------------------------------------------
+
+    def prompted(self, images: Tensor, prompt: Tensor) -> Tensor:
+        """Features (B, D) of images (B, 3, S, S) under a prompt (blocks, 2, L, D)."""
+        each = torch.ones(images.shape[0], 1, device=prompt.device) @ prompt.flatten()[None]
+        prefixes = each.unflatten(1, prompt.shape).unbind(1)
+        return self.backbone(
+            images, Injection(prefix=dict(zip(self.blocks, prefixes, strict=True)))
+        )
+
+    def features(self, images: Tensor) -> Tensor:
+        """Features (B, D) of images under the prompt in use; frozen ones before there is one."""
+        return (
+            self.prompted(images, self.average[0]) if len(self.average) else self.backbone(images)
+        )
+
+    def features_of(self, task: TaskView) -> Tensor:
+        """The same of the images of a task, (N, D)."""
+        return task.map(self.features) if len(self.average) else task.features()
+
+    # Learning. -----------------------------------------------------------------------------
+
+    def begin_task(self, task: TaskView) -> None:
+        self.cells.add(task.index, task.classes)
+        self.cells.to(self.device)
+        self.head.grow(self.cells.classes)
+
+    def phases(self, task: TaskView) -> list[Phase]:
+        compensates = self.config.drift != "none" and task.index > 0
+        phases = [
+            Phase("features-before", work=lambda: self.remember(task)) if compensates else None,
+            self.train_phase(task),
+            Phase("average", work=lambda: self.update_average(task)),
+            Phase("drift", work=lambda: self.compensate_drift(task)) if compensates else None,
+        ]
+        describe = Phase("statistics", work=lambda: self.describe(task))
+        return [*(p for p in phases if p and self.config.epochs), describe]
+
+    def train_phase(self, task: TaskView) -> Phase:
+        """Cross-entropy of prompt and head over the classes of the task."""
+        config, new = self.config, torch.zeros(self.cells.classes, dtype=torch.bool)
+        new[list(task.classes)] = True
+
+        def step(batch: Batch) -> Losses:
+            logits = self.head(self.prompted(batch.inputs, self.prompt))
+            return {"ce": masked_cross_entropy(logits, batch.labels, new.to(logits.device))}
+
+        lr = (
+            config.lr
+            * config.batch_size
+            / 256
+            * (1 if len(self.average) else config.first_lr_scale)
+        )
+        return Phase(
+            "train",
+            step=step,
+            groups=[
+                ParamGroup((self.prompt,), lr),
+                ParamGroup(tuple(self.head.parameters()), lr * HEAD_LR_SCALE),
+            ],
+            epochs=config.epochs,
+            batch_size=config.batch_size,
+            schedule=config.schedule,
+            clip=CLIP,
+            seed_key="wtp",
+        )
+
+    @torch.no_grad()
+    def update_average(self, task: TaskView) -> None:
+        """p̄ ← p̄ + C_t / (C_1 + … + C_t) · (p_t − p̄), where task t brings C_t classes."""
+        self.averaged += len(task.classes)
+        share = len(task.classes) / int(self.averaged)
+        newest = self.prompt.detach()[None].clone()
+        is_first = not len(self.average)
+        self.average = newest if is_first else self.average + share * (newest - self.average)
+
+    def describe(self, task: TaskView) -> None:
+        """Append the Gaussians of the classes of the task."""
+        self.gaussians.add(self.features_of(task), task.labels, task.classes)
+
+    def end_task(self, task: TaskView) -> None:
+        self._discriminant = None
+        if isinstance(self.gaussians, PooledGaussians) and self.config.drift != "none":
+            self.gaussians.merge()  # all classes move alike
+
+    # Drift compensation. -------------------------------------------------------------------
+
+    def remember(self, task: TaskView) -> None:
+        self.before = self.views(task).to(self.device)
+
+    def compensate_drift(self, task: TaskView) -> None:
+        """Move the Gaussians of all old classes as the features of the new images have moved."""
+        ridge = self.config.drift_ridge if self.config.drift == "affine" else torch.inf
+        drift = Drift(self.before, self.views(task).to(self.device), ridge)
+        self.gaussians.move(range(len(self.gaussians)), drift)
+        self.before = self.before[:0]
+
+    def views(self, task: TaskView) -> Tensor:
+        """Features (N, D) of the new images, and of CutMix views of them."""
+        seen = [self.features_of(task)]
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(task.index)  # the same views before and after
+            for _ in range(self.config.drift_views):
+                batches = task.batches(self.config.batch_size, "train")
+                mixed = (self.features(cut_mix(batch.inputs, 1.0)[0]) for batch in batches)
+                seen += [each.to(seen[0]) for each in mixed]
+        return torch.cat(seen)
+
+    # Answers. ------------------------------------------------------------------------------
+
+    def discriminant(self) -> Discriminant:
+        if self._discriminant is None:
+            config, of = self.config, self.gaussians
+            form = config.shrinkage, config.ridge
+            self._discriminant = Discriminant(of.means, of.covariances(), *form)
+        return self._discriminant
+
+    def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
+        features = plain if plain is not None and self.asks_plain else self.features(images)
+        scores = self.discriminant().scores(features)
+        task = self.cells.task[scores.argmax(1)]
+        return Prediction(self.cells.to_classes(scores), task, features=features)
+
+    def stored_classes(self, task: int) -> StoredClasses:
+        return stored_classes(self.gaussians, self.cells, task)
+
+    def current_features(self, images: Tensor, task: int) -> Tensor:
+        return self.features(images)

@@ -162,19 +162,10 @@ class Trainer:
         self.method.end_task(task)
         if len(data.test):  # else whoever runs us tests for himself
             self._evaluate(data.index)
-        diagnostics = {**self.method.diagnostics(), **self._drift(data.index)}
+        diagnostics = {**self.method.diagnostics(task), **self._drift(data.index)}
         self.log["diagnostics"].append({"task": data.index, **diagnostics})
-        self._pass_on(data.index, self.method.remark())
         self._advance(data.index + 1, -1)
         self.callbacks.on_task_end(data.index)
-
-    def _pass_on(self, task: int, remark: str | None) -> None:
-        """Keep what a method has to say for the report; the same thing is said aloud once."""
-        if remark is None:
-            return
-        if all(said["text"] != remark for said in self.log["remarks"]):
-            self.callbacks.on_message(f"Task {task + 1}: {remark}")
-        self.log["remarks"].append({"task": task, "text": remark})
 
     def carry_out(self, phase: Phase, data: TaskData) -> None:
         """Do what one phase says, from the current position."""

@@ -132,13 +132,9 @@ class Method(nn.Module):
         """Buffers to which steps add counts of images; after each step all devices have the sum."""
         return []
 
-    def diagnostics(self) -> dict[str, float]:
-        """Averages over the training of the current task, for the log."""
+    def diagnostics(self, task: TaskView) -> dict[str, float]:
+        """Measures of the task just learned, for the log."""
         return {}
-
-    def remark(self) -> str | None:
-        """What a person should be told about the task just learned, if anything."""
-        return None
 
     def stored_classes(self, task: int) -> StoredClasses | None:
         """What is kept of the classes of a task, if answers stand on it."""

@@ -44,11 +44,6 @@ class TaskSlots(nn.Module):
             self.current.data.copy_(fresh)
         self.started = torch.ones_like(self.started)
 
-    def select(self, tasks: Tensor) -> None:
-        """Keep the slots of these tasks (n,), n > 0, as images see them; the last is the newest."""
-        kept = self.stacked().detach()[tasks]
-        self.frozen, self.current = kept[:-1].clone(), nn.Parameter(kept[-1].clone())
-
     def stacked(self) -> Tensor:
         """All slots, (T, …); only the newest has a gradient."""
         return torch.cat((self.frozen, self.current[None]))

@@ -1,12 +1,24 @@
-"""A prompt of its own for every task."""
+"""A prompt for every task, and a key by which it is found."""
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from hashprompt.parts.legacy import prefixes
+from hashprompt.parts.keys import TaskKeys
+from hashprompt.parts.legacy import prefixes, shared_task
 from hashprompt.parts.slots import TaskSlots
+
+
+class Switches(Protocol):
+    """Options for the two leaks of the public code."""
+
+    @property
+    def legacy_kv_layout(self) -> bool: ...
+
+    @property
+    def batchwise_prompt(self) -> bool: ...
 
 
 class TaskPrompts(TaskSlots):
@@ -39,12 +51,6 @@ class TaskPrompts(TaskSlots):
             self.current.data.copy_(self._mixed().detach())  # what was trained is what is kept
         super().add(copy_last)
 
-    def select(self, tasks: Tensor) -> None:
-        super().select(tasks)
-        if len(self.frozen) and self.momentum:  # e_t, such that p_t stays
-            m = self.momentum
-            self.current.data = (self.current.data - m * self.frozen.mean(0)) / (1 - m)
-
     def _mixed(self) -> Tensor:
         """p_t of the newest task, (blocks, 2, L, D)."""
         m = self.momentum
@@ -60,6 +66,37 @@ class TaskPrompts(TaskSlots):
             return self._mixed().expand(count, *self.current.shape)
         return self.stacked()[task]
 
-    def prefixes(self, task: Tensor | None, count: int, public_layout: bool) -> dict[int, Tensor]:
+    def prefixes(self, task: Tensor | None, count: int, switches: Switches) -> dict[int, Tensor]:
         """Block -> prefixes (B, 2, L, D) of images; `task` and `count` as in :meth:`of`."""
-        return prefixes(self.of(task, count), self.blocks, public_layout)
+        if task is not None and switches.batchwise_prompt:
+            task = shared_task(task)
+        return prefixes(self.of(task, count), self.blocks, switches.legacy_kv_layout)
+
+
+class KeyedPrompts(nn.Module):
+    """Prompts e_t with keys k_t: an image gets the prompt whose key is nearest to its feature.
+
+    Args:
+        blocks, length, dim: as of :class:`TaskPrompts`.
+        init: fills prompts and keys in place.
+    """
+
+    def __init__(
+        self, blocks: Sequence[int], length: int, dim: int, init: Callable[[Tensor], object]
+    ) -> None:
+        super().__init__()
+        self.prompts = TaskPrompts(blocks, length, dim, init)
+        self.keys = TaskKeys((dim,), init)
+
+    def add(self) -> None:
+        """Start the prompt, as a copy of the last one, and the key of a new task."""
+        self.prompts.add()
+        self.keys.add(copy_last=False)
+
+    def nearest(self, query: Tensor, switches: Switches) -> Tensor:
+        """The task (B,) of each frozen feature (B, D)."""
+        return self.keys.nearest(query, switches.batchwise_prompt)
+
+    def trained(self) -> list[nn.Parameter]:
+        """Prompt and key of the newest task."""
+        return [self.prompts.current, self.keys.current]

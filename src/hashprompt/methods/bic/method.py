@@ -18,7 +18,7 @@ from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Phase, TaskView
 from hashprompt.methods.bic.config import BiCConfig
 from hashprompt.methods.bic.correction import fit_scale_and_shift
-from hashprompt.methods.frames.rehearsal import Rehearsal, with_replay
+from hashprompt.methods.frames.rehearsal import Rehearsal, with_kept
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.trained_weights import Snapshot
 
@@ -74,7 +74,7 @@ class BiC(Rehearsal):
     def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         trained = _others(self._validation(task), len(self.memory))
         kept = self.memory.draw(self.config.replays(len(batch.labels)), trained)
-        images, labels, _ = with_replay(batch, kept, task)
+        images, labels, _ = with_kept(batch, kept, task)
         logits = self.logits(images)
         ce = self.cross_entropy(logits, labels, task)
         if not self.teacher.taken:

@@ -3,13 +3,15 @@
 Buzzega et al., NeurIPS 2020: "Dark experience for general continual learning".
 """
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from hashprompt.methods.base import Batch, Phase, StepResult, TaskView
 from hashprompt.methods.derpp.config import DERppConfig
-from hashprompt.methods.frames.rehearsal import Rehearsal, remembering
+from hashprompt.methods.frames.rehearsal import Rehearsal, offer
 
 
 class DERpp(Rehearsal):
@@ -18,9 +20,9 @@ class DERpp(Rehearsal):
     config: DERppConfig
 
     def phases(self, task: TaskView) -> list[Phase]:
+        (train,) = super().phases(task)
         # In every epoch: in the first one the head knows nothing yet that is worth holding on to.
-        phases = super().phases(task)
-        return [remembering(phase, self.memory, task, every_epoch=True) for phase in phases]
+        return [replace(train, record=lambda seen: offer(self.memory, seen, task))]
 
     def losses(self, batch: Batch, task: TaskView) -> StepResult:
         logits = self.logits(batch.inputs)

@@ -12,10 +12,9 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.dualprompt.config import DualPromptConfig
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
-from hashprompt.parts.keys import TaskKeys
 from hashprompt.parts.legacy import prefixes
 from hashprompt.parts.slots import between
-from hashprompt.parts.task_prompts import TaskPrompts
+from hashprompt.parts.task_prompts import KeyedPrompts
 
 
 class DualPrompt(PromptTuning):
@@ -24,35 +23,35 @@ class DualPrompt(PromptTuning):
     As g changes, the features of earlier tasks drift: that is the method.
     """
 
-    keeps = ("prompts.frozen", "keys.frozen")
-    stores: ClassVar = {"keys": "routers", "general": "prompts"}
+    keeps = ("experts.prompts.frozen", "experts.keys.frozen")
+    stores: ClassVar = {
+        **{"experts.prompts": "prompts", "experts.keys": "routers", "general": "prompts"},
+    }
     config: DualPromptConfig
 
     def __init__(self, config: DualPromptConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         dim, start = backbone.dim, between(*config.init_range)
         blocks = blocks_of(config.layers, backbone)
-        self.prompts = TaskPrompts(blocks, config.prompt_length, dim, start)  # e_t
-        self.keys = TaskKeys((dim,), start)  # k_t
+        self.experts = KeyedPrompts(blocks, config.prompt_length, dim, start)  # e_t, k_t
         self.general_blocks = blocks_of(config.general_layers, backbone)
         shape = (len(self.general_blocks), 2, config.general_length, dim)
         self.general = nn.Parameter(start(torch.empty(shape)))  # g
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
-        self.prompts.add()
-        self.keys.add(copy_last=False)
+        self.experts.add()
 
     def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
-        config = self.config
+        config, experts = self.config, self.experts
         # In training the task is known, and only its own key is drawn to its images.
-        task = None if training else self.keys.nearest(query, config.batchwise_prompt)
-        losses = {"pull": -config.pull * self.keys.pull(query)} if training else {}
-        expert = self.prompts.prefixes(task, len(tokens), config.legacy_kv_layout)
+        task = None if training else experts.nearest(query, config)
+        losses = {"pull": -config.pull * experts.keys.pull(query)} if training else {}
+        expert = experts.prompts.prefixes(task, len(tokens), config)
         shared = self.general.expand(len(tokens), -1, -1, -1, -1)
-        # The public code mixes up keys and values of the expert prompts alone.
+        # The public code mixes up keys and values of the expert prompts only.
         general = prefixes(shared, self.general_blocks, public_layout=False)
         return Prompted(Injection(prefix={**general, **expert}), losses, task)
 
     def prompt_parameters(self) -> list[nn.Parameter]:
-        return [self.prompts.current, self.keys.current, self.general]
+        return [*self.experts.trained(), self.general]

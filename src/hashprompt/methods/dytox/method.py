@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, TaskView
 from hashprompt.methods.dytox.config import DyToxConfig
-from hashprompt.methods.frames.rehearsal import Rehearsal, with_replay
+from hashprompt.methods.frames.rehearsal import Rehearsal, with_kept
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.distillation import distillation
 from hashprompt.parts.growing import grow_parameter
@@ -133,7 +133,7 @@ class DyTox(Rehearsal):
 
     def losses(self, batch: Batch, task: TaskView) -> Losses:
         kept = self.memory.draw(self.config.replays(len(batch.labels)))
-        images, labels, _ = with_replay(batch, kept, task)
+        images, labels, _ = with_kept(batch, kept, task)
         network = self.with_old_heads_frozen()
         embeddings = self.embeddings(images, network)
         cells = self.answers(embeddings, network)

@@ -32,18 +32,14 @@ class UsageHistory(nn.Module):
         grow_buffer(self, "by_task", self.pending[None])
         self.pending = torch.zeros_like(self.pending)
 
-    def select(self, tasks: Tensor) -> None:
-        """Keep the counts of these tasks (n,) alone."""
-        self.by_task = self.by_task[tasks]
-
     def counts(self, live: bool = False) -> Tensor:
         """H (S, N); `live` adds the counts of the running task."""
         total = self.by_task.sum(0)
         return total + self.pending if live else total
 
 
-def protected(counts: Tensor, size: int) -> Tensor:
-    """A_t: mask (S, N) of the `size` most used experts; empty while there is no history."""
+def most_used(counts: Tensor, size: int) -> Tensor:
+    """A_t: mask (S, N) of the `size` most-used experts; empty while there is no history."""
     top = counts.topk(size, dim=-1).indices
     mask = torch.zeros_like(counts, dtype=torch.bool).scatter(-1, top, True)
     return mask & (counts > 0)
@@ -55,19 +51,21 @@ def relative(counts: Tensor, raw: bool) -> Tensor:
     return h if raw else h * h.shape[-1] / h.sum(-1, keepdim=True).clamp(min=1)
 
 
-def penalty(counts: Tensor, kind: Penalty, delta: float, size: int, raw: bool = False) -> Tensor:
+def penalty(
+    counts: Tensor, kind: Penalty, delta: float, size: int, exponent: float = 1.5, raw: bool = False
+) -> Tensor:
     """ψ(H), (S, N): what is taken off the routing scores of used experts (Eq. 7 and 8)."""
     if kind == "stepwise":
-        return delta * protected(counts, size)
+        return delta * most_used(counts, size)
     h = relative(counts, raw)
-    return delta * (h.log1p() if kind == "logarithmic" else h**1.5)
+    return delta * (h.log1p() if kind == "logarithmic" else h**exponent)
 
 
 def update_factor(
-    counts: Tensor, kind: Modulation, alpha: float, beta: float, size: int, raw: bool = False
+    counts: Tensor, kind: Modulation, alpha: float, size: int, raw: bool = False
 ) -> Tensor:
-    """γ(H), (S, N) in (0, 1]: how far used experts may still move (Eq. 9 and 10)."""
+    """γ(H), (S, N) in (0, 1]: how far used experts may still move (Eq. 9 and 10, β = 1)."""
     if kind == "piecewise":
-        return torch.where(protected(counts, size), alpha, 1.0)
+        return torch.where(most_used(counts, size), alpha, 1.0)
     h = relative(counts, raw)
-    return 1 / (1 + beta * h) if kind == "inverse" else torch.exp(-beta * h)
+    return 1 / (1 + h) if kind == "inverse" else torch.exp(-h)

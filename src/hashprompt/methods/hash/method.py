@@ -1,131 +1,137 @@
-"""Hash: history-aware prompt sharing (arXiv 2601.20894).
+"""Hash: history-aware prompt sharing (CVPR 2026, arXiv 2601.20894).
 
-A pool of prompts shared by all tasks, one router per task that picks and mixes two of them for
-each image, and a modulator with a memory: experts that earlier tasks used most get a routing
-penalty (HDR) and smaller updates (HGM).
+A pool of prompts shared by all tasks, one router per task that chooses and mixes k of them for each
+image, and a modulator with a memory of their use: the experts that earlier tasks used most get a
+routing penalty (HDR) and smaller updates (HGM). Task inference, statistics and the final head are
+those of HiDe-Prompt.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from hashprompt.backbone import Backbone
-from hashprompt.methods.base import Batch, Losses, Phase, StepResult, TaskView
-from hashprompt.methods.hash import history as usage
+from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods.base import Batch, Phase, StepResult, TaskView, blocks_of
+from hashprompt.methods.frames.hide_pipeline import PromptPipeline
 from hashprompt.methods.hash.config import HashConfig
-from hashprompt.methods.hash.router import Routing, spread, unevenness
-from hashprompt.methods.hash.routing_report import describe_routing, routing_remark
-from hashprompt.methods.hash.shared_pool import SharedPool
+from hashprompt.methods.hash.history import UsageHistory, most_used, penalty, update_factor
+from hashprompt.methods.hash.pool import PromptPool
+from hashprompt.methods.hash.router import Routers, Routing, choose
+from hashprompt.methods.hash.routing_report import RoutingMeter, describe_routing
 from hashprompt.methods.phase import Optimizer
 from hashprompt.parts.growing import grow_buffer
-from hashprompt.parts.precision import add_exactly, exact
 
 
-class Hash(SharedPool):
-    """Shared prompt pool, task routers, history-aware modulation."""
+class Hash(PromptPipeline):
+    """Shared prompt pool P, one router R_t per task, history-aware modulation by counts H."""
 
-    keeps = (*SharedPool.keeps, "penalties", "history.by_task")
+    stores: ClassVar = {**PromptPipeline.stores, "pool": "prompts"}
+    keeps = (*PromptPipeline.keeps, "routers.frozen", "penalties", "history.by_task")
+    config: HashConfig
 
     def __init__(self, config: HashConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.history = usage.UsageHistory(self.decisions, config.experts)
-        self.register_buffer("penalties", torch.zeros(0, self.decisions, config.experts))
-        self.register_buffer("meter", torch.zeros(2, 6))
-        self.penalties: Tensor  # (T, S, N) b_t, what each task was trained with
-        self.meter: Tensor  # exact sums over training images, see diagnostics()
-        self._routing: dict[str, float] = {}  # of the task just learned
+        blocks = blocks_of(config.layers, backbone)
+        length = config.prompt_length // (1 if config.len_mode == "per_half" else 2)
+        decisions = 1 if config.router_scope == "global" else len(blocks)  # S
+        self.pool = PromptPool(config.experts, blocks, length, backbone.dim)  # P
+        self.routers = Routers(backbone.dim, config.experts, decisions, config.router_init)  # R_t
+        self.history = UsageHistory(decisions, config.experts)  # H
+        self.register_buffer("penalties", torch.zeros(0, decisions, config.experts))
+        self.penalties: Tensor  # (T, S, N) ψ(H) that each task was trained with
+        self.meter = RoutingMeter()  # for the report
 
-    def begin_task(self, task: TaskView) -> None:
-        super().begin_task(task)
-        grow_buffer(self, "penalties", self._penalty()[None])
-        self.meter.zero_()
+    # Shared prompt pool with dynamic allocation. -------------------------------------------
 
-    def end_task(self, task: TaskView) -> None:
-        config, self._routing = self.config, {}
-        if self.trains_prompts and config.experts > 1:
-            form = (config.delta if config.hdr else 0.0, config.delta_unit)
-            self._routing = describe_routing(self.decisions_about(task), task.labels, *form)
-        super().end_task(task)
-        if self.config.history == "step":
-            self.penalties[task.index] = self._penalty()
-        self.history.commit()
-
-    def keep_tasks(self, tasks: Tensor) -> None:
-        super().keep_tasks(tasks)
-        self.history.select(tasks)
-        self.penalties = self.penalties[tasks]
-
-    def trained_tasks(self) -> Tensor:
-        return self.history.by_task.sum((1, 2)) > 0
-
-    # HDR. ----------------------------------------------------------------------------------
-
-    def _penalty(self) -> Tensor:
-        """ψ(H) as of now, (S, N)."""
-        counts = self.history.counts(live=self.config.history == "step")
-        if not self.config.hdr:
-            return torch.zeros_like(counts, dtype=torch.float32)
-        config, raw = self.config, self.config.history_scale == "raw"
-        return usage.penalty(counts, config.penalty, config.delta, config.protected, raw)
-
-    def penalty_for(self, task: Tensor | None) -> Tensor:
-        if task is None:
-            return self._penalty() if self.config.history == "step" else self.penalties[-1]
-        if self.config.infer_penalty == "task":
-            return self.penalties[task]
-        today = self._penalty() * (self.config.infer_penalty == "current")
-        return today.expand(task.shape[0], -1, -1)
-
-    # HGM. ----------------------------------------------------------------------------------
-
-    def prompt_phases(self, task: TaskView) -> list[Phase]:
-        optimizer: Optimizer = "sgd" if self.config.hgm_mode == "sgd" else "adam"
-        return [
-            replace(phase, update=self._modulated, optimizer=optimizer)
-            if phase.name == "wtp"
-            else phase
-            for phase in super().prompt_phases(task)
-        ]
-
-    def _wtp_step(self, batch: Batch, task: TaskView) -> StepResult:
-        tokens, decisions = self.backbone.embed(batch.inputs), list[Routing]()
-        injection = self.inject(tokens, None, batch.plain, decisions)
-        losses = self.wtp_losses(self.backbone.encode(tokens, injection), batch.labels, task)
-        routing = Routing(*(torch.cat(each, dim=1) for each in zip(*decisions, strict=True)))
-        if self.config.distil and len(self.old_pool):
-            moved = self.distillation(tokens, batch.plain, task.index)
-            losses["distil"] = self.config.distil * moved
-        if self.config.even_use:
-            losses["even_use"] = self.config.even_use * unevenness(routing.scores)
-        self._measure(losses, routing)
-        counted = self.history.pending.clone()
-        self.history.record(routing.chosen)
-        return StepResult(losses, counted)
-
-    def update_factor(self, counted: Tensor) -> Tensor:
-        """γ of every expert as of now, (N, S).
+    def route(self, tokens: Tensor, task: Tensor | None, decision: int = 0) -> Routing:
+        """Choose and weight the experts of each image (equations 1, 2 and 7).
 
         Args:
-            counted: (S, N) activations before the step whose update this is.
+            tokens: (B, N, D) embedded patches, or the tokens that enter a block.
+            task: (B,) router of each image; None for the task in training.
+            decision: which of the S decisions.
         """
-        config = self.config
-        counts = self.history.counts(live=config.history == "step")
+        scores = self.routers.scores(tokens, task, decision)[:, None]  # s = mean(x W_r) / √d
+        penalty = self.penalty_of(task)[..., decision : decision + 1, :]  # s̃ = s − ψ(H)
+        form = self.config.penalty_on, self.config.mixing
+        return choose(scores, penalty, self.config.top_k, *form)  # α = softmax over top-k of s̃
+
+    def inject(
+        self, tokens: Tensor, task: Tensor | None, routed: list[Routing] | None = None
+    ) -> Injection:
+        """p̃ = Σ_k α_k p_k (equation 3), before the keys and values of each prompted block.
+
+        Args:
+            tokens: (B, N, D).
+            task: (B,) router of each image; None for the task in training.
+            routed: every routing decision is appended to it, as the pass makes them.
+        """
+
+        def weights(decision: int, entering: Tensor) -> Tensor:
+            routing = self.route(entering, task, decision)
+            if routed is not None:
+                routed.append(routing)
+            return routing.weights
+
+        if self.config.router_scope == "global":
+            return Injection(prefix=self.pool.mix(weights(0, tokens)))
+
+        def prefix(position: int, entering: Tensor) -> Tensor:
+            return self.pool.mix_at(position, weights(position, entering)[:, 0])
+
+        layers = enumerate(self.pool.layers)
+        return Injection(prefix={layer: partial(prefix, position) for position, layer in layers})
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        return [self.pool.prompts, self.routers.current]
+
+    # History-aware modulator. --------------------------------------------------------------
+
+    def counts(self) -> Tensor:
+        """H (S, N): of finished tasks, or with those of the task in training."""
+        return self.history.counts(live=self.config.history == "step")
+
+    def penalty(self) -> Tensor:
+        """HDR: ψ(H) as of now, (S, N) (equations 7 and 8)."""
+        config, counts = self.config, self.counts()
+        if not config.hdr:
+            return torch.zeros_like(counts, dtype=torch.float32)
+        form = (config.penalty, config.delta, config.protected, config.penalty_exponent)
+        return penalty(counts, *form, raw=config.history_scale == "raw")
+
+    def penalty_of(self, task: Tensor | None) -> Tensor:
+        """What is taken off the scores: (S, N) in training, (B, S, N) at test."""
+        if task is None:
+            return self.penalty() if self.config.history == "step" else self.penalties[-1]
+        if self.config.infer_penalty == "task":
+            return self.penalties[task]
+        today = self.penalty() * (self.config.infer_penalty == "current")
+        return today.expand(task.shape[0], -1, -1)
+
+    def update_factor(self, used_before: Tensor) -> Tensor:
+        """HGM: γ(H) of every expert, (N, S) (equations 9 and 10).
+
+        Args:
+            used_before: (S, N) activations before the step whose update this is.
+        """
+        config, counts = self.config, self.counts()
         factor = torch.ones_like(counts, dtype=torch.float32)
         if config.hgm:
-            raw = config.history_scale == "raw"
-            form = (config.modulation, config.alpha, config.beta, config.protected)
-            factor = usage.update_factor(counts, *form, raw)
+            form = (config.modulation, config.alpha, config.protected)
+            factor = update_factor(counts, *form, raw=config.history_scale == "raw")
         if config.mask_inactive:
-            factor = factor * (self.history.pending > counted)  # of all devices
+            factor = factor * (self.history.pending > used_before)  # of all devices
         return factor.T
 
     @contextmanager
-    def _modulated(self, counted: Tensor) -> Iterator[None]:
-        """HGM around an optimiser's step; `counted` as in :meth:`update_factor`."""
-        prompts, factor = self.pool.prompts, self.update_factor(counted)[..., None, None, None]
+    def modulated(self, used_before: Tensor) -> Iterator[None]:
+        """HGM around a step of the optimiser: p ← p + γ(H) Δp."""
+        prompts, factor = self.pool.prompts, self.update_factor(used_before)[..., None, None, None]
         if self.config.hgm_mode != "update":
             assert prompts.grad is not None
             prompts.grad *= factor
@@ -134,41 +140,44 @@ class Hash(SharedPool):
         # Adam's step does not depend on the size of the gradient, so γ must scale the step.
         before = prompts.detach().clone()
         yield
-        prompts.data = before + factor * (prompts.data - before)
+        with torch.no_grad():
+            prompts.copy_(before + factor * (prompts - before))
+
+    # Learning a task. ----------------------------------------------------------------------
+
+    def begin_task(self, task: TaskView) -> None:
+        super().begin_task(task)
+        self.routers.add(copy_last=self.config.router_next == "copy")
+        grow_buffer(self, "penalties", self.penalty()[None])
+        self.meter.reset()
+
+    def prompt_phase(self, task: TaskView) -> Phase:
+        optimizer: Optimizer = "sgd" if self.config.hgm_mode == "sgd" else "adam"
+        return replace(super().prompt_phase(task), update=self.modulated, optimizer=optimizer)
+
+    def step(self, batch: Batch, task: TaskView) -> StepResult:
+        tokens, routed = self.backbone.embed(batch.inputs), list[Routing]()
+        features = self.backbone.encode(tokens, self.inject(tokens, None, routed))
+        losses = self.losses(features, batch.labels, task)
+        routing = Routing.joined(routed)
+        self.meter.record(routing, most_used(self.counts(), self.config.protected), losses)
+        used_before = self.history.pending.clone()
+        self.history.record(routing.chosen)
+        return StepResult(losses, used_before)
+
+    def end_task(self, task: TaskView) -> None:
+        super().end_task(task)
+        if self.config.history == "step":
+            self.penalties[task.index] = self.penalty()
+        self.history.commit()
 
     # What the run reports. -----------------------------------------------------------------
 
-    @torch.no_grad()
-    def _measure(self, losses: Losses, routing: Routing) -> None:
-        scores, weights, chosen = routing.scores, routing.weights, routing.chosen
-        counts = self.history.counts(live=self.config.history == "step")
-        mask = usage.protected(counts, self.config.protected).expand(len(chosen), -1, -1)
-        means = [
-            torch.special.entr(weights).sum(-1).mean(),
-            spread(scores).mean(),
-            mask.gather(-1, chosen).float().mean(),
-            losses["ce"],
-            losses.get("contrastive", torch.zeros(())),
-        ]
-        one = torch.ones((), device=scores.device)
-        every = torch.stack([m.to(scores.device) for m in [one, *means]]).float()
-        self.meter = add_exactly(self.meter, len(scores) * every)
-
     def accumulators(self) -> list[Tensor]:
-        return [self.history.pending, self.meter]
+        return [self.history.pending, self.meter.sums]
 
-    def diagnostics(self) -> dict[str, float]:
-        names = ("routing_entropy", "score_std", "share_protected", "loss", "contrastive")
-        count, *sums = exact(self.meter).view(-1, 6).sum(0).tolist()
-        if not count:  # nothing was trained
-            return self._routing
-        found = {name: value / count for name, value in zip(names, sums, strict=True)}
-        if self.config.experts == 1:  # nothing to route
-            found = {name: found[name] for name in ("loss", "contrastive")}
-        return found | self._routing
-
-    def remark(self) -> str | None:
-        return routing_remark(self._routing)
+    def diagnostics(self, task: TaskView) -> dict[str, float]:
+        return {**self.meter.means(), **describe_routing(self, task)}
 
     def usage(self) -> list[list[int]]:
         return self.history.by_task.sum(1).tolist()

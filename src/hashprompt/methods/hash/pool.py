@@ -22,24 +22,23 @@ class PromptPool(nn.Module):
         start = torch.empty(experts, len(self.layers), 2, length, dim).uniform_(-1, 1)
         self.prompts = nn.Parameter(start)
 
-    def mix(self, weights: Tensor, prompts: Tensor | None = None) -> dict[int, Tensor]:
+    def mix(self, weights: Tensor) -> dict[int, Tensor]:
         """Eq. 3: p̃ = Σ_k α_k p_k, for all prompted blocks.
 
         Args:
             weights: (B, S, N), zero for experts that were not chosen; S is 1 when one decision
                 serves all blocks, else the number of prompted blocks.
-            prompts: of a pool as it was, in the place of those it holds.
 
         Returns:
             block -> (B, 2, L, D).
         """
-        pool = self.prompts if prompts is None else prompts
         if weights.shape[1] == 1:
-            mixed = (weights[:, 0] @ pool.flatten(1)).unflatten(1, pool.shape[1:])
+            mixed = weights[:, 0] @ self.prompts.flatten(1)
+            mixed = mixed.unflatten(1, self.prompts.shape[1:])
             return {layer: mixed[:, i] for i, layer in enumerate(self.layers)}
-        return {layer: self.mix_at(i, weights[:, i], pool) for i, layer in enumerate(self.layers)}
+        return {layer: self.mix_at(i, weights[:, i]) for i, layer in enumerate(self.layers)}
 
-    def mix_at(self, position: int, weights: Tensor, prompts: Tensor | None = None) -> Tensor:
+    def mix_at(self, position: int, weights: Tensor) -> Tensor:
         """The prefix (B, 2, L, D) of one prompted block from its own weights (B, N)."""
-        prompts = (self.prompts if prompts is None else prompts)[:, position]
+        prompts = self.prompts[:, position]
         return (weights @ prompts.flatten(1)).unflatten(1, prompts.shape[1:])

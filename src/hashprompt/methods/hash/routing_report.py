@@ -1,35 +1,100 @@
-"""How much of the image a router sees."""
+"""How a router routes, for the report: nothing here changes what is learned."""
 
 import math
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from hashprompt.methods.hash.router import Routing, spread
-from hashprompt.parts.precision import exact
+from hashprompt.methods.base import Losses, TaskView
+from hashprompt.methods.hash.router import Routing
+from hashprompt.parts.precision import add_exactly, exact
 
-CONSTANT = 0.01  # a router whose weights vary less gives all images the same prompt
-ALL = 0.99  # so many of the choices are as good as all
+if TYPE_CHECKING:
+    from hashprompt.methods.hash.method import Hash
+
+MEANS = ("routing_entropy", "score_std", "share_protected", "loss", "contrastive")
 
 
-def describe_routing(
-    routing: Routing, labels: Tensor, delta: float, unit: Literal["score", "spread"] = "score"
-) -> dict[str, float]:
-    """What varies in the routing of the images of a task, averaged over the decisions.
+class RoutingMeter(nn.Module):
+    """Means over the training images of a task."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("sums", torch.zeros(2, 1 + len(MEANS)))
+        self.sums: Tensor  # exact sums over images of 1 and of MEANS
+
+    def reset(self) -> None:
+        self.sums.zero_()
+
+    @torch.no_grad()
+    def record(self, routing: Routing, most_used: Tensor, losses: Losses) -> None:
+        """Add a batch.
+
+        Args:
+            routing: of B images.
+            most_used: (S, N) mask of A_t.
+            losses: of the batch.
+        """
+        scores, weights, chosen = routing.scores, routing.weights, routing.chosen
+        mask = most_used.expand(len(chosen), -1, -1)
+        means = [
+            torch.ones(()),
+            torch.special.entr(weights).sum(-1).mean(),
+            spread(scores).mean(),
+            mask.gather(-1, chosen).float().mean(),
+            losses["ce"],
+            losses.get("contrastive", torch.zeros(())),
+        ]
+        every = torch.stack([mean.to(scores.device) for mean in means]).float()
+        self.sums = add_exactly(self.sums, len(scores) * every)
+
+    def means(self) -> dict[str, float]:
+        count, *sums = exact(self.sums).view(2, -1).sum(0).tolist()
+        return {name: value / count for name, value in zip(MEANS, sums, strict=True)}
+
+
+def spread(scores: Tensor) -> Tensor:
+    """Standard deviation of each image's scores (…, N) over the experts; of one expert it is 0."""
+    return scores.std(-1, correction=min(1, scores.shape[-1] - 1))
+
+
+@torch.no_grad()
+def route_images(method: "Hash", task: TaskView) -> Routing:
+    """The decisions of the current router about all training images of its task."""
+
+    def each(images: Tensor) -> Tensor:
+        tokens, routed = method.backbone.embed(images), list[Routing]()
+        injection = method.inject(tokens, None, routed)
+        if method.config.router_scope == "layer":  # later decisions are made in the pass
+            method.backbone.encode(tokens, injection)
+        found = (torch.stack((r.scores, r.weights, r.is_chosen()), 2) for r in routed)
+        return torch.cat(list(found), 1)
+
+    scores, weights, chosen = task.map(each).unbind(2)  # each (N, S, experts)
+    return Routing(scores, chosen.topk(method.config.top_k, -1).indices, weights)
+
+
+def describe_routing(method: "Hash", task: TaskView) -> dict[str, float]:
+    """What varies in the routing of the images of the task that was just learned."""
+    delta = method.config.delta if method.config.hdr else 0.0
+    return routing_measures(route_images(method, task), task.labels, delta)
+
+
+def routing_measures(routing: Routing, labels: Tensor, delta: float) -> dict[str, float]:
+    """Measures of routing, averaged over the decisions.
 
     Args:
         routing: of N images.
         labels: (N,) their classes.
         delta: δ, the penalty; 0 where there is none.
-        unit: what it is told in: scores, or their spread over the experts.
 
     Returns:
         routing_varies: 1 − ‖mean α‖² ÷ mean ‖α‖² over images; 0: all get the same weights.
         routing_by_class: the share of that variance that lies between classes.
         favourite_share: of the images that choose the expert most chosen.
         favourites_share: of all choices that fall on the k experts most chosen; 1: all images
-            take the same ones.
+            choose the same ones.
         usage_entropy: of the experts' shares of all choices, 1 is even use.
         delta_over_spread: δ ÷ standard deviation of an image's scores over the experts; 0 if
             they are all equal.
@@ -43,12 +108,12 @@ def describe_routing(
         own = weights[labels == label]
         within += ((own - own.mean(0)) ** 2).sum((0, -1)) / len(weights)
     variance = size - (mean**2).sum(-1)
-    # What is left by rounding where nothing varies is of no class.
+    # What rounding leaves where nothing varies belongs to no class.
     by_class = torch.where(variance > 1e-9 * size, 1 - within / variance, 0.0)
     chosen = exact(routing.is_chosen()).mean(0)  # (S, E)
     shares = chosen / chosen.sum(-1, keepdim=True)
     evenness = torch.special.entr(shares).sum(-1) / math.log(max(weights.shape[-1], 2))
-    width = float(spread(routing.scores.float()).mean()) if unit == "score" else 1.0
+    width = float(spread(routing.scores.float()).mean())
     return {
         "routing_varies": float((variance / size).mean()),
         "routing_by_class": float(by_class.clamp(0, 1).mean()),
@@ -57,18 +122,3 @@ def describe_routing(
         "usage_entropy": float(evenness.mean()),
         "delta_over_spread": delta / width if width else 0.0,
     }
-
-
-def routing_remark(diagnostics: dict[str, float]) -> str | None:
-    """What a person should be told about it; None where the router sees the image."""
-    if diagnostics.get("routing_varies", 1.0) < CONSTANT:
-        what = "the same experts with the same weights, so the pool acts as one prompt"
-    elif diagnostics.get("favourites_share", 0.0) > ALL:
-        what = "the same experts, in shares that differ"
-    else:
-        return None
-    return (
-        f"the router gives nearly all images {what}. Compare with --preset best, which has one "
-        "prompt and no router. With router_input=centred or plain the router sees more, which on "
-        "photos made answers worse (docs/results/best.md)."
-    )

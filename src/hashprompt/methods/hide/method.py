@@ -9,7 +9,6 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.frames.hide_pipeline import PromptPipeline
 from hashprompt.methods.hide.config import HideConfig
-from hashprompt.parts.legacy import shared_task
 from hashprompt.parts.slots import uniform
 from hashprompt.parts.task_prompts import TaskPrompts
 
@@ -22,24 +21,15 @@ class Hide(PromptPipeline):
 
     def __init__(self, config: HideConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        blocks = blocks_of(config.layers, backbone)
-        self.prompts = TaskPrompts(
-            blocks, config.prompt_length, backbone.dim, uniform(1), config.momentum
-        )
+        shape = (blocks_of(config.layers, backbone), config.prompt_length, backbone.dim)
+        self.prompts = TaskPrompts(*shape, uniform(1), config.momentum)
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
         self.prompts.add()
 
-    def keep_tasks(self, tasks: Tensor) -> None:
-        super().keep_tasks(tasks)
-        self.prompts.select(tasks)
-
     def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
-        if task is not None and self.config.batchwise_prompt:
-            task = shared_task(task)
-        layout = self.config.legacy_kv_layout
-        return Injection(prefix=self.prompts.prefixes(task, tokens.shape[0], layout))
+        return Injection(prefix=self.prompts.prefixes(task, tokens.shape[0], self.config))
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.prompts.current]

@@ -4,15 +4,16 @@ Wang et al., CVPR 2022. Nothing is private to a task: prompts and keys are share
 With a buffer, kept images join every batch, all classes compete, and the ViT may be trained too.
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import Phase, TaskView
+from hashprompt.methods.base import Batch, Phase, Seen, TaskView
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
-from hashprompt.methods.frames.rehearsal import remembering, replaying
+from hashprompt.methods.frames.rehearsal import offer, with_kept
 from hashprompt.methods.l2p.config import L2PConfig
 from hashprompt.parts.keys import cosine
 from hashprompt.parts.legacy import most_frequent
@@ -62,11 +63,20 @@ class L2P(PromptTuning):
     # With a buffer. ------------------------------------------------------------------------
 
     def phases(self, task: TaskView) -> list[Phase]:
-        phases = super().phases(task)
-        if not self.config.keeps_images():
-            return phases
-        phases = [replaying(phase, self.memory, task, self.config) for phase in phases]
-        return [remembering(phase, self.memory, task) for phase in phases]
+        (train,) = super().phases(task)
+        keeps = self.config.keeps_images()
+        return [replace(train, record=lambda seen: self.record(seen, task)) if keeps else train]
+
+    def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
+        if self.config.keeps_images():
+            kept = self.memory.draw(self.config.replays(len(batch.labels)))
+            batch = with_kept(batch, kept, task)
+        return super()._step(batch, task)
+
+    def record(self, seen: Seen, task: TaskView) -> None:
+        """Offer the new images of a step to the reservoir, each once."""
+        if seen.epoch == 0:
+            offer(self.memory, seen, task)
 
     def allowed(self, task: TaskView) -> Tensor:
         allowed = super().allowed(task)

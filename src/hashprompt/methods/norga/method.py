@@ -15,7 +15,6 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.frames.hide_pipeline import PromptPipeline
 from hashprompt.methods.norga.config import NorgaConfig
-from hashprompt.parts.legacy import shared_task
 from hashprompt.parts.slots import uniform
 from hashprompt.parts.task_prompts import TaskPrompts
 
@@ -36,28 +35,21 @@ class Norga(PromptPipeline):
 
     def __init__(self, config: NorgaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        blocks = blocks_of(config.layers, backbone)
-        self.prompts = TaskPrompts(
-            blocks, config.prompt_length, backbone.dim, uniform(1), config.momentum
-        )
-        self.gates = nn.Parameter(torch.ones(len(blocks), 2))  # (blocks, [b, a])
+        shape = (blocks_of(config.layers, backbone), config.prompt_length, backbone.dim)
+        self.prompts = TaskPrompts(*shape, uniform(1), config.momentum)
+        self.gates = nn.Parameter(torch.ones(len(self.prompts.blocks), 2))  # (blocks, [b, a])
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
         self.prompts.add()
 
-    def keep_tasks(self, tasks: Tensor) -> None:
-        super().keep_tasks(tasks)
-        self.prompts.select(tasks)
-
     def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
-        if task is not None and self.config.batchwise_prompt:
-            task = shared_task(task)
-        prefix = self.prompts.prefixes(task, tokens.shape[0], self.config.legacy_kv_layout)
-        gates = {block: partial(self._gate, i) for i, block in enumerate(self.prompts.blocks)}
+        prefix = self.prompts.prefixes(task, tokens.shape[0], self.config)
+        gates = {block: partial(self.gate, i) for i, block in enumerate(self.prompts.blocks)}
         return Injection(prefix=prefix, gates=gates)
 
-    def _gate(self, position: int, scores: Tensor) -> Tensor:
+    def gate(self, position: int, scores: Tensor) -> Tensor:
+        """a·σ(b·S) of a prompted block."""
         inner, outer = self.gates[position]
         return outer * GATES[self.config.gate](inner * scores)
 

@@ -72,5 +72,5 @@ class RanPAC(FirstSession):
         with torch.autocast(plain.device.type, enabled=False):  # as precise as the sums
             return Prediction(self.ridge(self.project(plain.float())))
 
-    def diagnostics(self) -> dict[str, float]:
+    def diagnostics(self, task: TaskView) -> dict[str, float]:
         return {"ridge": float(self.used_ridge)}

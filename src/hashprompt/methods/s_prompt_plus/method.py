@@ -12,36 +12,33 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
 from hashprompt.methods.s_prompt_plus.config import SPromptPlusConfig
-from hashprompt.parts.keys import TaskKeys
 from hashprompt.parts.slots import between
-from hashprompt.parts.task_prompts import TaskPrompts
+from hashprompt.parts.task_prompts import KeyedPrompts
 
 
 class SPromptPlus(PromptTuning):
     """Expert prompts e_t with keys k_t; those of earlier tasks stay as they are."""
 
-    keeps = ("prompts.frozen", "keys.frozen")
-    stores: ClassVar = {"keys": "routers"}
+    keeps = ("experts.prompts.frozen", "experts.keys.frozen")
+    stores: ClassVar = {"experts.prompts": "prompts", "experts.keys": "routers"}
     config: SPromptPlusConfig
 
     def __init__(self, config: SPromptPlusConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        blocks, start = blocks_of(config.layers, backbone), between(*config.init_range)
-        self.prompts = TaskPrompts(blocks, config.prompt_length, backbone.dim, start)  # e_t
-        self.keys = TaskKeys((backbone.dim,), start)  # k_t
+        shape = (blocks_of(config.layers, backbone), config.prompt_length, backbone.dim)
+        self.experts = KeyedPrompts(*shape, between(*config.init_range))  # e_t, k_t
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
-        self.prompts.add()
-        self.keys.add(copy_last=False)
+        self.experts.add()
 
     def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
-        config = self.config
+        config, experts = self.config, self.experts
         # In training the task is known, and only its own key is drawn to its images.
-        task = None if training else self.keys.nearest(query, config.batchwise_prompt)
-        losses = {"pull": -config.pull * self.keys.pull(query)} if training else {}
-        prefix = self.prompts.prefixes(task, len(tokens), config.legacy_kv_layout)
+        task = None if training else experts.nearest(query, config)
+        losses = {"pull": -config.pull * experts.keys.pull(query)} if training else {}
+        prefix = experts.prompts.prefixes(task, len(tokens), config)
         return Prompted(Injection(prefix=prefix), losses, task)
 
     def prompt_parameters(self) -> list[nn.Parameter]:
-        return [self.prompts.current, self.keys.current]
+        return self.experts.trained()

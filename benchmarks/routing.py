@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
+from hashprompt.methods.hash.router_input import RouterInput
 
 from hashprompt.backbone.weights import load_backbone
 from hashprompt.data.streams.stream import load_stream
 from hashprompt.data.transforms.recipes import make_views
 from hashprompt.methods.hash.router import Routers, choose
-from hashprompt.methods.hash.router_input import RouterInput
 from hashprompt.methods.hash.routing_report import describe_routing
 from hashprompt.options.stream import StreamOptions
 from hashprompt.parts.variants import RouterReads

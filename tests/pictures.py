@@ -8,7 +8,7 @@ from PIL import Image
 CLASSES, SIDE = 6, 32
 NAMES = ("ash", "birch", "cedar", "date", "elm", "fig")
 # For classifiers of photos: two steps an epoch, so that a learn can be cut off inside one.
-QUICK = {"epochs": 2, "batch_size": 8, "align_epochs": 2}
+QUICK = {"epochs": 2, "batch_size": 8}
 
 
 def stripes(label: int, count: int, rng: np.random.Generator) -> np.ndarray:

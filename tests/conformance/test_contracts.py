@@ -19,7 +19,9 @@ def cases() -> list[Any]:
     found: list[tuple[str, str, str]] = []
     for name, method in known_methods().items():
         for preset in presets(name):
-            scenarios = method.info.scenarios if preset in ("paper", "buffer", "default") else ("class",)
+            scenarios = (
+                method.info.scenarios if preset in ("paper", "buffer", "default") else ("class",)
+            )
             if preset in ("paper", "buffer", "default") or "tii" in method.config.model_fields:
                 found += [(name, preset, scenario) for scenario in scenarios]
     group = pytest.mark.xdist_group  # one worker trains a case once

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from by_hand import Task, learn, small_backbone
+from hashprompt.methods.hash.router_input import RouterInput
 from pydantic import ValidationError
 from running import TinyRun
 from torch import tensor
@@ -20,7 +21,6 @@ from hashprompt.checks.example import Example
 from hashprompt.engine.callbacks import Callback
 from hashprompt.methods.hash.method import Hash, HashConfig
 from hashprompt.methods.hash.router import Routing, choose, unevenness
-from hashprompt.methods.hash.router_input import RouterInput
 from hashprompt.methods.hash.routing_report import describe_routing, routing_remark
 from hashprompt.runs import benchmark
 from hashprompt.runs.plan import plan_of

@@ -9,7 +9,7 @@ from small import DIM, backbone, images
 from torch import Tensor
 
 from hashprompt.methods import METHODS
-from hashprompt.methods.relabelling import relabel
+from hashprompt.methods.averaged_prompt.relabelling import relabel
 
 TASKS = ((0, 1, 2), (3,), (1, 4))  # class 3 is alone in its task, class 1 came twice
 EACH = 9  # images of a class in a task

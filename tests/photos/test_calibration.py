@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from cells import add_cell
 from torch.distributions import MultivariateNormal
 
-from hashprompt.backbone import load_backbone
-from hashprompt.methods.registry import find_method
+from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.photos.calibration import (
     FEWEST,
     STRANGE_RIDGE,
@@ -86,31 +84,27 @@ def test_one_class_has_no_temperature_of_its_own() -> None:
 
 
 def test_strangeness_is_the_log_ratio_of_two_gaussians() -> None:
-    backbone = load_backbone("nano").model
-    registered = find_method("gaussian-head")
-    method = registered.load()(registered.config(), backbone)
+    dim = 16
     generator = torch.Generator().manual_seed(1)
-    groups = [torch.randn(30, backbone.dim, generator=generator) + shift for shift in (0, 1, -2)]
-    method.cells.add(0, (0, 1, 2))
+    groups = [torch.randn(30, dim, generator=generator) + shift for shift in (0, 1, -2)]
+    gaussians = ClassGaussians(dim, "covariance")
     for group in groups:
-        add_cell(method.plain_stats, group)
+        gaussians.add(group, torch.zeros(len(group)), [0])
     within = torch.stack([torch.cov(g.T.double()) for g in groups]).mean(0)
-    within += 1e-4 * torch.eye(backbone.dim)  # the jitter of every Gaussian
+    within += 1e-4 * torch.eye(dim)  # the jitter of every Gaussian
     means = torch.stack([g.double().mean(0) for g in groups])
     between = (means - means.mean(0)).T @ (means - means.mean(0)) / 3
 
     def density(mean: torch.Tensor, matrix: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        ridge = STRANGE_RIDGE * matrix.diagonal().mean() * torch.eye(backbone.dim)
+        ridge = STRANGE_RIDGE * matrix.diagonal().mean() * torch.eye(dim)
         return MultivariateNormal(mean, matrix + ridge).log_prob(x.double())
 
-    x = torch.randn(4, backbone.dim, generator=generator)
+    x = torch.randn(4, dim, generator=generator)
     nearest = torch.stack([density(m, within, x) for m in means]).max(0).values
     expected = density(means.mean(0), within + between, x) - nearest
-    found, distances = Strangeness(method, "plain").of(x)
+    found, distances = Strangeness(gaussians).of(x)
     assert found.double() == pytest.approx(expected, abs=1e-3)
-    inverse = torch.linalg.inv(
-        within + STRANGE_RIDGE * within.diagonal().mean() * torch.eye(backbone.dim)
-    )
+    inverse = torch.linalg.inv(within + STRANGE_RIDGE * within.diagonal().mean() * torch.eye(dim))
     offset = x.double()[:, None] - means
     by_hand = torch.einsum("bmi,ij,bmj->bm", offset, inverse, offset).sqrt()
     assert distances.double().numpy() == pytest.approx(by_hand.numpy(), rel=1e-4)

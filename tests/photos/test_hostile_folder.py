@@ -69,7 +69,7 @@ def test_predict_answers_950_and_says_what_is_wrong_with_50(
 
 def test_learn_skips_50_and_names_them(photos: Path, tmp_path: Path) -> None:
     before = everything(photos.parent)
-    quick = {"epochs": 1, "batch_size": 64, "align_epochs": 1}
+    quick = {"epochs": 1, "batch_size": 64}
     classifier = ContinualClassifier(tmp_path / "trees", backbone="nano", **quick)
     with deadline(200):
         learned = classifier.learn(photos, unreadable="skip", report=False, quiet=True)

@@ -26,7 +26,7 @@ for package in ("onnx", "onnxruntime", "onnxscript"):
 
 # Two small blocks: an export takes a second for each block of the ViT.
 SIZES = {"img_size": 32, "patch_size": 8, "embed_dim": 64, "depth": 2, "num_heads": 4}
-QUICK = {"epochs": 1, "batch_size": 8, "align_epochs": 1, "layers": [1, 2], "rank": 8}
+QUICK = {"epochs": 1, "batch_size": 8, "layers": [1, 2], "rank": 8}
 EXACT = 1e-4
 SLOW = pytest.mark.slow  # an export takes seconds
 

@@ -19,7 +19,7 @@ from serving import PATIENCE, class_folders, files_below, named, png, pngs
 
 from hashprompt import ContinualClassifier
 
-SETTINGS = ["epochs=2", "batch_size=8", "align_epochs=2", "checkpoint_minutes=0"]
+SETTINGS = ["epochs=2", "batch_size=8", "checkpoint_minutes=0"]
 
 
 class Killable:

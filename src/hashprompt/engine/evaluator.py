@@ -24,7 +24,6 @@ class Tested(NamedTuple):
 
     prediction: Prediction
     labels: Tensor  # (B,)
-    plain: Tensor | None  # (B, D) plain features, where they were asked for
 
 
 class Evaluator:
@@ -42,19 +41,14 @@ class Evaluator:
         self._fabric, self._callback = fabric, callback
 
     @torch.no_grad()
-    def predictions(self, table: ImageTable, with_plain: bool = False) -> Iterator[Tested]:
-        """Predictions of a test set, a batch at a time (on every device all).
-
-        Args:
-            with_plain: plain features are wanted even if the method has no use for them.
-        """
-        asked = with_plain or self.method.asks_plain
-        plain = self.passes.plain_features(table) if asked else None
+    def predictions(self, table: ImageTable) -> Iterator[Tested]:
+        """Predictions of a test set, a batch at a time (on every device all)."""
+        plain = self.passes.plain_features(table) if self.method.asks_plain else None
         for rows, images in self.passes.clean_batches(table):
             features = None if plain is None else plain[rows.to(plain.device)]
             with self._fabric.autocast():
                 prediction = self.method.predict(images, features)
-            yield Tested(prediction, table.labels[rows].to(self._fabric.device), features)
+            yield Tested(prediction, table.labels[rows].to(self._fabric.device))
 
     def evaluate(self, stage: int, accuracy: Accuracy) -> tuple[dict[str, Any], int]:
         """Test on every stage so far, and write the column of this one.
@@ -101,7 +95,7 @@ class TestCount:
         self._guessed: dict[str, int] = {}
 
     def add(self, tested: Tested, task: int) -> None:
-        prediction, labels, _ = tested
+        prediction, labels = tested
         self.images += len(labels)
         self.right += int((prediction.logits.argmax(1) == labels).sum())
         for name, truth in (("first_guess", labels), ("task", task)):

@@ -1,19 +1,16 @@
 """How sure is it, and has it seen the like: numbers that hold on photos it did not learn from."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hashprompt.methods.base import Prediction
-from hashprompt.methods.frames.hide_pipeline import Pipeline
 from hashprompt.parts.discriminant import Discriminant
+from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.precision import capable, exact
 
-FeatureKind = Literal["plain", "prompted"]
 FEWEST = 20  # held-out photos for a temperature of their own
 UNCALIBRATED = 5.0  # temperature until then: class densities in many dimensions are far too sure
 BINS = 10
@@ -85,36 +82,17 @@ class Strangeness:
     so nothing more need be kept. docs/results/photos.md tells what it is worth.
 
     Args:
-        method: whose Gaussians they are.
-        of: which features. Prompted ones tell more, and cost no pass beyond that of the answer,
-            but all classes must have the same prompts.
+        gaussians: of the classes, in the features that an answer stands on.
     """
 
-    def __init__(self, method: Pipeline, of: FeatureKind) -> None:
-        if of not in self.kinds(method):
-            raise ValueError(f"there are no {of} features that all classes are told by")
-        self.kind = of
-        stats = method.prompted_stats if of == "prompted" else method.plain_stats
-        within = stats.covariances().mean(0)
-        centred = stats.means - stats.means.mean(0)
+    def __init__(self, gaussians: ClassGaussians) -> None:
+        means, within = gaussians.means, gaussians.covariances().mean(0)
+        centred = means - means.mean(0)
         between = centred.T @ centred / len(centred)
-        self.classes = Discriminant(stats.means, within[None], 0.0, STRANGE_RIDGE)
-        whole = Discriminant(stats.means.mean(0)[None], (within + between)[None], 0, STRANGE_RIDGE)
+        self.classes = Discriminant(means, within[None], 1.0, STRANGE_RIDGE)
+        whole = Discriminant(means.mean(0)[None], (within + between)[None], 1.0, STRANGE_RIDGE)
         # A single class is its own mixture: then the distance to it must do.
-        self.everything = whole if len(stats) > 1 else None
-
-    @staticmethod
-    def kinds(method: Pipeline) -> list[FeatureKind]:
-        """The features it can be about, the best first."""
-        prompted: list[FeatureKind] = [] if method.asks_plain else ["prompted"]
-        known = len(method.plain_stats) == len(method.cells.task)
-        return [*prompted, "plain"] if known else prompted
-
-    def choose(self, plain: Tensor | None, prediction: Prediction) -> Tensor:
-        """The features (B, D) it is about, of those that an answer was made of."""
-        features = plain if self.kind == "plain" else prediction.features
-        assert features is not None
-        return features.float()
+        self.everything = whole if len(means) > 1 else None
 
     def of(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """(B,) strangeness of features (B, D), and (B, M) distances to the cells."""

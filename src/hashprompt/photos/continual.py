@@ -43,9 +43,8 @@ class ContinualClassifier(SklearnManners):
         folder: where its versions are kept, new or existing. None: a temporary one.
         backbone: a frozen ViT by name or file (`hashprompt backbones`); by default what is on this
             machine, else what the hub has, else a toy. Fixed once something is learned.
-        method: `hash`, or another that keeps Gaussians of classes.
         seed: of all chance.
-        **options: any option of the method or a run, e.g. ``image_size=112``, ``epochs=4``.
+        **options: any option of `averaged-prompt` or of a run, e.g. ``epochs=4``.
 
     >>> import numpy as np
     >>> from hashprompt import ContinualClassifier
@@ -62,11 +61,10 @@ class ContinualClassifier(SklearnManners):
         self,
         folder: str | Path | None = None,
         backbone: str | None = None,
-        method: str = "hash",
         seed: int = 0,
         **options: Any,
     ) -> None:
-        self.folder, self.backbone, self.method, self.seed = folder, backbone, method, seed
+        self.folder, self.backbone, self.seed = folder, backbone, seed
         self.options = options
         if folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="hashprompt-")
@@ -195,9 +193,7 @@ class ContinualClassifier(SklearnManners):
         from hashprompt.photos.planner import LearnPlanner
 
         if self._loaded_planner is None:
-            self._loaded_planner = LearnPlanner(
-                self._store, self.backbone, self.method, self.seed, self.options
-            )
+            self._loaded_planner = LearnPlanner(self._store, self.backbone, self.seed, self.options)
         return self._loaded_planner
 
     def _learned(

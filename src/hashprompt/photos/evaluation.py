@@ -17,14 +17,8 @@ from hashprompt.data.reading.options import ReadOptions
 from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.evaluator import Evaluator
 from hashprompt.engine.trainer import Trainer
-from hashprompt.methods.frames.hide_pipeline import Pipeline
-from hashprompt.photos.calibration import (
-    FEWEST,
-    FeatureKind,
-    Strangeness,
-    calibrate,
-    quantiles,
-)
+from hashprompt.methods.averaged_prompt.method import AveragedPrompt
+from hashprompt.photos.calibration import FEWEST, Strangeness, calibrate, quantiles
 from hashprompt.photos.inputs.image_files import content_digest
 from hashprompt.photos.store.store import Store, Version
 from hashprompt.ui.progress import reading_bar
@@ -83,19 +77,20 @@ def reopen_held_out(
 
 
 def evaluate(
-    evaluator: Evaluator, tables: Sequence[ImageTable], kind: FeatureKind, callback: Callback
+    evaluator: Evaluator, tables: Sequence[ImageTable], callback: Callback
 ) -> tuple[Tensor, Tensor]:
     """Logits (N, C) and strangeness (N,) of all images of the tables, one after the other."""
     callback.on_phase_start(0, "testing", sum(map(len, tables)), 0)
     method = evaluator.method.eval()
-    assert isinstance(method, Pipeline)
-    measure = Strangeness(method, kind)
+    assert isinstance(method, AveragedPrompt)
+    measure = Strangeness(method.gaussians)
     logits, strangeness = [torch.zeros(0, method.cells.classes)], [torch.zeros(0)]
     for table in tables:
-        for tested in evaluator.predictions(table, with_plain=kind == "plain"):
+        for tested in evaluator.predictions(table):
             logits.append(tested.prediction.logits.float().cpu())
-            features = measure.choose(tested.plain, tested.prediction)
-            strangeness.append(measure.of(features)[0].cpu())
+            features = tested.prediction.features
+            assert features is not None
+            strangeness.append(measure.of(features.float())[0].cpu())
             callback.on_images_tested(sum(map(len, logits)))
     return torch.cat(logits), torch.cat(strangeness)
 
@@ -114,11 +109,9 @@ def evaluate_version(
     """
     tables = [photos.table for photos in held_out]
     count = sum(map(len, tables))
-    method = trainer.method
-    assert isinstance(method, Pipeline)
-    kind, kept = unknown_scale(Strangeness.kinds(method), count, before)
+    kept = kept_scale(count, before)
     with trainer.callbacks.running(1, 0):
-        logits, strangeness = evaluate(trainer.evaluator, tables, kind, trainer.callbacks)
+        logits, strangeness = evaluate(trainer.evaluator, tables, trainer.callbacks)
     predicted = logits.argmax(1).split([len(table) for table in tables])
     asked = [
         replace(photos, predicted=tuple(ids.tolist()))
@@ -131,31 +124,23 @@ def evaluate_version(
         "temperature": temperature,
         "calibration": {**calibration, "scale_images": of},
         "distances": distances,
-        "distances_of": kind,
         **compare_predictions(asked, classes),
     }, asked
 
 
-def unknown_scale(
-    possible: Sequence[FeatureKind], count: int, before: Mapping[str, Any]
-) -> tuple[FeatureKind, tuple[list[float], int] | None]:
-    """Which features `unknown` stands on, and its scale if that of the version before stays.
+def kept_scale(count: int, before: Mapping[str, Any]) -> tuple[list[float], int] | None:
+    """The scale of `unknown` of the version before, and of how many photos, if it stays.
 
-    Few photos do not replace the scale of more, which is then kept with its features.
+    Few photos do not replace the scale of more.
 
     Args:
-        possible: features it could stand on; the first would be taken otherwise.
         count: of photos that would make a new scale.
         before: `version.json` of the version before.
     """
-    scale, told = before.get("distances", []), before.get("calibration", {})
-    of = told.get("scale_images", told.get("images"))  # older files have only the latter
-    if not isinstance(of, int):  # a stranger's may hold anything
-        of = FEWEST
-    kind: FeatureKind = before.get("distances_of", "plain")
-    if scale and count < max(1, min(of, FEWEST)) and kind in possible:
-        return kind, (scale, of)
-    return possible[0], None
+    scale, images = before.get("distances"), before.get("calibration", {}).get("scale_images")
+    if not isinstance(images, int):  # a stranger's file may hold anything
+        images = FEWEST
+    return (scale, images) if scale and count < max(1, min(images, FEWEST)) else None
 
 
 def predicted_by_digest(held_out: Sequence[HeldOutPhotos]) -> dict[str, int]:

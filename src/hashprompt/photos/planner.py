@@ -32,18 +32,17 @@ class LearnPlanner:
 
     Args:
         store: of the classifier.
-        backbone, method, seed, options: as the user gave them; what a first learn has fixed wins.
+        backbone, seed, options: as the user gave them; what a first learn has fixed wins.
     """
 
     def __init__(
         self,
         store: Store,
         backbone: str | None,
-        method: str,
         seed: int,
         options: Mapping[str, Any],
     ) -> None:
-        self.store, self.backbone, self.method, self.seed = store, backbone, method, seed
+        self.store, self.backbone, self.seed = store, backbone, seed
         self.options = options
         self._config: ClassifierConfig | None = None
 
@@ -110,7 +109,7 @@ class LearnPlanner:
             chosen = choose_image_size(native, patch, short_sides)
             if chosen != native:
                 loaded = load_backbone(loaded.name, chosen)
-        return dataset, ClassifierConfig.new(loaded, self.method, self.options, self.seed)
+        return dataset, ClassifierConfig.new(loaded, self.options, self.seed)
 
     def _dataset(
         self, request: LearnRequest, base: Version | None, short_side: int
@@ -157,10 +156,8 @@ class LearnPlanner:
         held_out = dataset.parts.count(TEST)
         each = seconds_per_image(config.backbone, config.device)
         count = len(dataset.labels) - held_out
-        options, learns = config.options, len(base.info["batches"]) if base else 0
-        follows = options.get("drift", "ignore") != "ignore"  # if any of them was trained
-        routers = min(learns, 1) if options.get("router_next") == "same" else learns
-        followed = follows * routers * (1 + options.get("drift_views", 0))
+        compensates = base is not None and config.options["drift"] != "none"
+        followed = 1 + config.options["drift_views"] if compensates else 0
         return LearnPlan(
             dataset.name,
             [c for c in photos if c not in known],

@@ -41,8 +41,7 @@ class Predictor(Answering):
         load_grown(self.method, tensors)
         self.method.eval()
         with unfit_if_it_fails():
-            self.strangeness = Strangeness(self.method, info.get("distances_of", "plain"))
-            self.asks_plain = self.method.asks_plain or self.strangeness.kind == "plain"
+            self.strangeness = Strangeness(self.method.gaussians)
             columns = self.method.cells.task.tolist(), self.method.cells.label.tolist()
             pairs = zip(*columns, strict=True)
             cells = [(info["classes"][c], info["batch_names"][task]) for task, c in pairs]
@@ -67,13 +66,11 @@ class Predictor(Answering):
         """For images of any size; each is answered as if it were alone."""
         config = self.config
         images = config.views.clean(photos.to(config.device))
-        with autocast(config.run_options, config.device):
-            plain = config.backbone.model(images) if self.asks_plain else None
-            with unfit_if_it_fails():
-                prediction = self.method.predict(images, plain)
+        with autocast(config.run_options, config.device), unfit_if_it_fails():
+            prediction = self.method.predict(images)
         with unfit_if_it_fails():
-            features = self.strangeness.choose(plain, prediction)
-            strangeness, distances = self.strangeness.of(features)
+            assert prediction.features is not None
+            strangeness, distances = self.strangeness.of(prediction.features.float())
         found = (prediction.logits.float(), strangeness, distances)
         return PredictorOutput(*(tensor.cpu() for tensor in found))
 

@@ -63,7 +63,7 @@ class SklearnManners:
         return float(np.average(right, weights=sample_weight))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        fixed = {name: getattr(self, name) for name in ("folder", "backbone", "method", "seed")}
+        fixed = {name: getattr(self, name) for name in ("folder", "backbone", "seed")}
         return {**fixed, **self.options}
 
     def set_params(self, **params: Any) -> Self:
@@ -83,7 +83,7 @@ class SklearnManners:
         return not self._store.is_new
 
     def __repr__(self) -> str:
-        defaults = {"folder": None, "backbone": None, "method": "hash", "seed": 0}
+        defaults = {"folder": None, "backbone": None, "seed": 0}
         params = self.get_params().items()
         shown = (f"{k}={v!r}" for k, v in params if k not in defaults or v != defaults[k])
         return f"{type(self).__name__}({', '.join(shown)})"

@@ -12,7 +12,7 @@ more photos of a class, the same class in another style, and new classes are one
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,6 @@ from hashprompt.data.streams.stream import TaskData
 from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.devices import launch
 from hashprompt.engine.trainer import Trainer
-from hashprompt.methods.frames.hide_pipeline import Pipeline
 from hashprompt.photos.evaluation import (
     TEST,
     HeldOutPhotos,
@@ -171,7 +170,7 @@ class ClassifierTrainer:
             trainer.start_from(self.store.tensors(self.parent), len(self.parent_info["batches"]))
         log = trainer.fit()
         trained = time.perf_counter()
-        info, held_out = self._evaluate(trainer)
+        info, held_out = self._evaluate(trainer, training)
         seconds = Counter({"testing": time.perf_counter() - trained})
         for entry in log["timings"]:
             if entry["phase"] in PHASES:
@@ -212,11 +211,14 @@ class ClassifierTrainer:
 
     # After training. -----------------------------------------------------------------------
 
-    def _evaluate(self, trainer: Trainer) -> tuple[dict[str, Any], list[HeldOutPhotos]]:
+    def _evaluate(
+        self, trainer: Trainer, training: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], list[HeldOutPhotos]]:
         """`version.json`, but for seconds, and the held-out photos with their predictions."""
         held_out, notes = self._held_out
         tested, photos = evaluate_version(trainer, held_out, self.classes, self.parent_info)
-        return {**self._info(trainer, notes), **tested}, photos
+        info = self._info(trainer, notes)
+        return {**info, "is_look": not training["epochs"], **tested}, photos
 
     @cached_property
     def _held_out(self) -> tuple[list[HeldOutPhotos], list[str]]:
@@ -233,7 +235,6 @@ class ClassifierTrainer:
         dataset, parent = self.dataset, self.parent_info
         learned = torch.unique(self.labels[~self.is_test]).tolist()
         method = trainer.method
-        assert isinstance(method, Pipeline)
         return {
             "job": self.job.fingerprint,
             "source": dataset.name,
@@ -244,7 +245,6 @@ class ClassifierTrainer:
             "batch_counts": [*batch_counts(parent), self._learned_counts(learned)],
             "batch_names": [*parent.get("batch_names", []), dataset.name],
             "images": self._counts(),
-            "is_look": method.has_prompts and not method.trains_prompts,
             "training": {k: getattr(method.config, k, v) for k, v in self.job.training.items()},
             "usage": method.usage(),
             "sizes": method.sizes(),

@@ -45,7 +45,6 @@ class StoredBackbone(Schema):
 class Fixed(Schema):
     """What the first learn fixes."""
 
-    method: str
     seed: int
     options: Values
     backbone: StoredBackbone
@@ -97,7 +96,6 @@ class VersionInfo(Schema):
     # Not in older files:
     is_look: bool = False  # of the first step of a learn: prompts were not trained
     batch_counts: list[list[Count]] | None = None  # training photos, beside `batches`
-    distances_of: Literal["plain", "prompted"] = "plain"  # features behind `distances`
     edit: str | None = None  # what was done to the version before, if nothing was learned
 
     @model_validator(mode="after")

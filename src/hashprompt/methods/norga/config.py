@@ -1,6 +1,6 @@
 """Options of NoRGa."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -18,5 +18,5 @@ from hashprompt.methods.registry import register
 class NorgaConfig(TaskPromptConfig):
     """Options of NoRGa."""
 
-    main = (*TaskPromptConfig.main, "gate")
+    main: ClassVar[tuple[str, ...]] = (*TaskPromptConfig.main, "gate")
     gate: Literal["tanh", "sigmoid", "gelu", "relu"] = Field("tanh", description="σ of the gate")

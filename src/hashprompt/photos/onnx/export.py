@@ -62,7 +62,6 @@ def export_onnx(
     version = store.version(number)
     # A backbone and a method of its own: making the graph changes them.
     config = ClassifierConfig.stored(store.folder, store.header(), backbone, {"device": "cpu"})
-    _refuse_what_no_graph_can_do(config)
     photos = _test_photos(store, version, test) if int8 or test is not None else None
     with new_folder(target) as place:
         graph = ClassifierGraph(Predictor.load(store, config, version.number))
@@ -86,20 +85,6 @@ def _refuse_without_packages() -> None:
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise UserError(f"Exporting to ONNX needs `{error.name}`: {INSTALL}") from error
-
-
-def _refuse_what_no_graph_can_do(config: ClassifierConfig) -> None:
-    for name in ("batchwise_prompt", "legacy_kv_layout"):
-        if config.options.get(name):
-            raise UserError(
-                f"It was taught with {name}=true, so that an answer depends on the images asked "
-                "about beside it. Such a classifier cannot be exported to ONNX."
-            )
-    if config.options.get("second_task"):
-        raise UserError(
-            "It was taught with second_task, which looks at some images once more. A graph looks "
-            "at all images alike, so such a classifier cannot be exported to ONNX."
-        )
 
 
 def _refuse_too_large(graph: ClassifierGraph) -> None:

@@ -25,7 +25,7 @@ class GraphOutput(NamedTuple):
     probabilities: Tensor  # (B, C) float32, calibrated
     unknown: Tensor  # (B,) float32, share of held-out photos that were less strange
     task: Tensor  # (B,) int64, the learn whose prompts were used
-    distances: Tensor  # (B, M) float32, of plain features to the cells
+    distances: Tensor  # (B, M) float32, of features to the cells
 
 
 class FixedCells(nn.Module):
@@ -111,23 +111,11 @@ class ClassifierGraph(nn.Module):
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
         method, info = predictor.method, predictor.info
-        with torch.no_grad():  # a first answer makes the discriminants that the options ask for
-            size = predictor.config.backbone.preprocessing.image_size
-            method.predict(torch.zeros(1, 3, size, size))
-        made = {name: FixedDiscriminant(each) for name, each in method._discriminants.items()}
-        method._discriminants = made  # type: ignore[assignment]
-        # What a graph must not decide from tensors is decided here.
-        without = method.plain_tasks() if method.has_prompts else torch.ones(1, dtype=torch.bool)
-        self.all_without, self.any_without = bool(without.all()), bool(without.any())
+        method._discriminant = FixedDiscriminant(method.discriminant())  # type: ignore[assignment]
         method.cells = FixedCells(method.cells)  # type: ignore[assignment]
-        self.register_buffer("without_prompts", without)
-        self.without_prompts: Tensor  # (T,) whether a task was only looked at
-        method._final_features = self._final_features  # type: ignore[method-assign]
         self.method, self.backbone = method, predictor.config.backbone.model
-        self.discriminants = nn.ModuleDict(made)
-        self.asks_plain, self.strangeness = predictor.asks_plain, predictor.strangeness
-        self.strange = FixedDiscriminant(self.strangeness.classes)
-        everything = self.strangeness.everything
+        self.strange = FixedDiscriminant(predictor.strangeness.classes)
+        everything = predictor.strangeness.everything
         self.everything = None if everything is None else FixedDiscriminant(everything)
         self.quantiles = Quantiles(info["distances"])
         self.temperature: float = info["temperature"]
@@ -138,21 +126,12 @@ class ClassifierGraph(nn.Module):
         self.pixel_mean: Tensor
         self.pixel_std: Tensor
 
-    def _final_features(self, tokens: Tensor, plain: Tensor, task: Tensor) -> Tensor:
-        """As the method's, without a choice that depends on the images of a batch."""
-        if self.all_without:
-            return plain
-        prompted = self.method.prompted(tokens, task, plain)
-        if not self.any_without:
-            return prompted
-        return torch.where(self.without_prompts[task][:, None], plain, prompted)
-
     def forward(self, pixels: Tensor) -> GraphOutput:
         """(B, 3, S, S) in [0, 1] -> what is said of them."""
         images = (pixels - self.pixel_mean) / self.pixel_std
-        plain = self.backbone(images) if self.asks_plain else None
-        prediction = self.method.predict(images, plain)
-        features = self.strangeness.choose(plain, prediction)
+        prediction = self.method.predict(images)
+        features = prediction.features
+        assert features is not None
         scores = self.strange.scores(features)
         distances = (-2 * scores - self.strange.log_det.float()).clamp(min=0).sqrt()
         general = 0.0 if self.everything is None else self.everything.scores(features)[:, 0]

@@ -62,7 +62,7 @@ class NoClasses:
 
         self.classes: list[str] = []
         loaded = load_backbone(backbone or choose_backbone(), image_size)
-        self.config = ClassifierConfig.new(loaded, "hash", {}, 0)
+        self.config = ClassifierConfig.new(loaded, {}, 0)
         self.short_side = self.config.short_side
         loaded.model.to(self.config.device)
 

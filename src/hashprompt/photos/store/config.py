@@ -1,4 +1,4 @@
-"""What is fixed in a classifier's life: backbone, method, options."""
+"""What is fixed in a classifier's life: backbone and options."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,8 @@ from hashprompt.engine.devices import autocast, single_device
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.views import views_of
 from hashprompt.errors import UserError, shortened
-from hashprompt.methods.building import build_method
-from hashprompt.methods.frames.hide_pipeline import Pipeline
-from hashprompt.methods.registry import find_method
+from hashprompt.methods.averaged_prompt.config import AveragedPromptConfig
+from hashprompt.methods.averaged_prompt.method import AveragedPrompt
 from hashprompt.options import Options, build
 from hashprompt.options.run import RunOptions
 from hashprompt.photos.options import complete, new_options
@@ -36,21 +35,19 @@ READING_MARGIN = 8 / 7
 
 @dataclass(frozen=True)
 class ClassifierConfig:
-    """What never changes in a classifier's life: backbone, method, options."""
+    """What never changes in a classifier's life: backbone and options."""
 
-    method_name: str
-    options: dict[str, Any]  # every option of the method and the run
+    options: dict[str, Any]  # every option of Averaged prompt and of a run
     seed: int
     backbone: LoadedBackbone
 
     @classmethod
     def new(
-        cls, backbone: LoadedBackbone, method: str, options: Mapping[str, Any], seed: int
+        cls, backbone: LoadedBackbone, options: Mapping[str, Any], seed: int
     ) -> "ClassifierConfig":
         """Choices for a new classifier; what the user says goes first."""
         size = {"image_size": backbone.preprocessing.image_size}
-        full = new_options(method, {**size, **options})
-        return cls(method, full, seed, backbone)
+        return cls(new_options({**size, **options}), seed, backbone)
 
     @classmethod
     def stored(
@@ -82,13 +79,12 @@ class ClassifierConfig:
                 f"{statistics}, expected {shortened(recorded['preprocessing'], 200)}. Give the "
                 "file as it was."
             )
-        return cls(header["method"], options, header["seed"], loaded)
+        return cls(options, header["seed"], loaded)
 
     def header(self) -> dict[str, Any]:
         """As `classifier.json` keeps it."""
         backbone = self.backbone
         return {
-            "method": self.method_name,
             "seed": self.seed,
             "options": self.options,
             "backbone": {
@@ -128,16 +124,13 @@ class ClassifierConfig:
         """Pixels to which the shorter side of a photo is reduced when it is read."""
         return reading_size(self.backbone)
 
-    def make_method(self, training: Mapping[str, Any] | None = None) -> Pipeline:
+    def make_method(self, training: Mapping[str, Any] | None = None) -> AveragedPrompt:
         """A method that has learned nothing; `training` replaces options for one learn."""
-        method = find_method(self.method_name)
-        values = _part({**self.options, **(training or {})}, method.config)
+        values = _part({**self.options, **(training or {})}, AveragedPromptConfig)
         seed_everything(self.seed, "method")
         self.backbone.model.to(self.device)
-        config = build(method.config, values)
-        learner = build_method(self.method_name, config, self.backbone.model)
-        assert isinstance(learner, Pipeline)
-        return learner.to(self.device)
+        config = build(AveragedPromptConfig, values)
+        return AveragedPrompt(config, self.backbone.model).to(self.device)
 
 
 def _load(name: str, recorded: Mapping[str, Any], may_download: bool) -> LoadedBackbone:
@@ -156,7 +149,7 @@ def _with_changes(
 ) -> dict[str, Any]:
     """Stored options with today's; refuses to change what the first learn has fixed."""
     stored: dict[str, Any] = header["options"]
-    options = complete({**stored, **changes}, find_method(header["method"]).config)
+    options = complete({**stored, **changes})
     for name in changes:
         if name not in CHANGEABLE and options[name] != stored[name]:
             raise UserError(

@@ -5,14 +5,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
-from hashprompt.data.dataset import ImageTable
-from hashprompt.data.streams.stream import TaskData
 from hashprompt.engine.devices import launch
 from hashprompt.engine.trainer import Trainer
-from hashprompt.methods.frames.hide_pipeline import Pipeline
-from hashprompt.methods.relabelling import relabel
+from hashprompt.methods.averaged_prompt.method import AveragedPrompt
+from hashprompt.methods.averaged_prompt.relabelling import relabel
 from hashprompt.parts.growing import load_grown, unfit_if_it_fails
 from hashprompt.parts.pooled_gaussians import PooledGaussians
 from hashprompt.photos.evaluation import (
@@ -59,12 +55,10 @@ def apply_edit(
     else:
         trainer = _trainer(store, config, quiet)
         method = trainer.method
-        assert isinstance(method, Pipeline)
+        assert isinstance(method, AveragedPrompt)
         load_grown(method, tensors)
         with unfit_if_it_fails():
             relabel(method, edit.ids, _photos(version.info))
-        if edit.merges:
-            _align(trainer, method)
         tensors = method.state_dict()
         info |= {"usage": method.usage(), "sizes": method.sizes()}
         info |= _test(trainer, config, edit, store.photos(version), records, info)
@@ -78,23 +72,21 @@ def trained_parts(store: Store, config: ClassifierConfig) -> list[str]:
     """What of the current version was made of several classes at once, in words."""
     method = config.make_method({"epochs": 0})
     load_grown(method, store.tensors(store.version()))
-    has_prompts = method.has_prompts and not method.plain_tasks().all()
-    has_head = has_prompts or bool(method.head_alignment())
-    has_pooled = isinstance(method.final_stats, PooledGaussians)
-    prompts, head = ["shared prompts"], ["the head's rows of other classes"]
-    return prompts * has_prompts + head * has_head + ["shared covariances"] * has_pooled
+    trained = ["the shared prompt", "the head's rows of other classes"]
+    pooled = isinstance(method.gaussians, PooledGaussians)
+    return trained * len(method.average) + ["shared covariances"] * pooled
 
 
 def _trainer(store: Store, config: ClassifierConfig, quiet: bool) -> Trainer:
     return Trainer(
-        config.make_method({"epochs": 0}),  # nothing is trained but the head, on what is kept
+        config.make_method({"epochs": 0}),
         photo_stream(()),
         config.backbone,
         config.run_options.model_copy(update={"checkpoint_minutes": float("inf")}),
         launch(config.run_options),
         store.learning,  # nothing is saved there
         config.seed,
-        () if quiet else (ProgressBars({"tap": "aligning classes"}),),
+        () if quiet else (ProgressBars(),),
     )
 
 
@@ -104,15 +96,6 @@ def _photos(info: dict[str, Any]) -> list[int]:
     for batch, counts in zip(info["batches"], batch_counts(info), strict=True):
         photos.update(dict(zip(batch, counts, strict=True)))
     return [photos[label] for label in range(len(info["classes"]))]
-
-
-def _align(trainer: Trainer, method: Pipeline) -> None:
-    """Fit the head to the Gaussians, as the end of a learn does: rows were only averaged."""
-    none = ImageTable(torch.zeros(0, 3, 1, 1, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
-    last = TaskData(int(method.cells.task.max()), (), none, none)
-    with trainer.callbacks.running(1, 0):
-        for phase in method.head_alignment():
-            trainer.carry_out(phase, last)
 
 
 def _test(

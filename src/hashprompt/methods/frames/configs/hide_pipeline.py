@@ -1,6 +1,6 @@
 """Options of the HiDe-Prompt pipeline: task inference, prompts, statistics, aligned head."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -78,7 +78,9 @@ class PromptConfig(HeadsConfig):
 class TaskPromptConfig(PromptConfig):
     """The same with a prompt for every task."""
 
-    main = ("batch_size", "epochs", "lr", "layers", "prompt_length", "momentum", "contrastive")
+    main: ClassVar[tuple[str, ...]] = (
+        *("batch_size", "epochs", "lr", "layers", "prompt_length", "momentum", "contrastive"),
+    )
     legacy_kv_layout: LegacyLayout = False
     batchwise_prompt: LegacyBatchwise = False
     prompt_length: int = Field(20, ge=1, le=10_000, description="keys (and values) per prompt")

@@ -4,16 +4,15 @@ from collections.abc import Sequence
 
 import torch
 
-from hashprompt.methods.frames.hide_pipeline import Pipeline
-from hashprompt.parts.gaussians import ClassGaussians
+from hashprompt.methods.averaged_prompt.method import AveragedPrompt
 
 
-def relabel(method: Pipeline, ids: Sequence[int | None], photos: Sequence[int]) -> None:
+def relabel(method: AveragedPrompt, ids: Sequence[int | None], photos: Sequence[int]) -> None:
     """Give classes other ids; with None a class is forgotten, with the same id two are merged.
 
-    Rows of forgotten classes go everywhere, and what tasks that are left without any class had of
-    their own. Gaussians of merged classes stay side by side: one of all their images would have its
-    middle where none of them is, and photos of either would look unknown.
+    Rows of forgotten classes are removed everywhere. Gaussians of merged classes stay side by side:
+    one of all their images would have its mean where none of them is, and photos of either would
+    look unknown.
 
     Args:
         ids: new id of each class, from 0 without a gap.
@@ -24,15 +23,10 @@ def relabel(method: Pipeline, ids: Sequence[int | None], photos: Sequence[int]) 
     kept = [cell for cell, label in enumerate(cells.label.tolist()) if ids[label] is not None]
     rows = torch.tensor(kept, device=method.device)
     tasks = cells.task[rows].unique()
-    if method.config.tii == "sgd":
-        method.tii.head.select(tasks if method.config.tii_target == "task" else rows)
-    for part in method.children():
-        if isinstance(part, ClassGaussians):
-            part.select(rows[rows < len(part)])  # plain ones may end before the others
+    method.gaussians.select(rows)
     labels = [ids[label] for label in cells.label[rows].tolist()]
     cells.label = torch.tensor(labels, device=method.device)
     cells.task = torch.searchsorted(tasks, cells.task[rows])
-    method.keep_tasks(tasks)
 
 
 def _by_new_id(ids: Sequence[int | None]) -> list[list[int]]:

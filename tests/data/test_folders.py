@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hashprompt.data.reading.entries import Entry, held_out, in_natural_order, source_fingerprint
-from hashprompt.data.reading.folders import scan_classes
+from hashprompt.data.reading.folders import images_below, scan_classes
 from hashprompt.data.reading.images import read_image
 from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
@@ -365,3 +365,14 @@ def test_unreadable_images_are_named_with_the_way_out(tree: Tree) -> None:
 def test_options_that_do_not_apply_are_refused(name: str) -> None:
     assert "it has no choice of splits" in refused(name, split="official")
     assert "has no coarse labels" in refused(name, labels="coarse")
+
+
+def test_images_below_a_folder_are_given_folder_by_folder(tmp_path: Path, write: Any) -> None:
+    for name in ("b/2.jpg", "b/1.png", "a.jpg", ".hidden/3.jpg", "b/c/4.jpg", "out/5.jpg"):
+        write(tmp_path / name)
+    (tmp_path / "notes.txt").write_text("x")
+    (tmp_path / "b" / "folder.jpg").mkdir()
+    (tmp_path / "b" / "back").symlink_to(tmp_path)
+    found = images_below(tmp_path, left_out=tmp_path / "out")
+    below = [path.relative_to(tmp_path).as_posix() for path in found]
+    assert below == ["a.jpg", "b/1.png", "b/2.jpg", "b/folder.jpg", "b/c/4.jpg"]

@@ -1,10 +1,10 @@
-"""Folders of class folders: scan them, and read `folders:DIR` and `domains:DIR`."""
+"""Folders of images: the one walk over them, and what `folders:DIR` and `domains:DIR` mean."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hashprompt.data.dataset import Source
 from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
@@ -20,6 +20,65 @@ EXPECTED = {
     "classes": "DIR/class/*.jpg, or the same below DIR/train and DIR/test",
 }
 Groups = Literal["tasks", "domains"]
+
+
+class Listing(NamedTuple):
+    """What lies directly inside a folder, in the order of names; hidden entries are left out."""
+
+    images: list[Path]  # by their suffix
+    folders: list[Path]
+    others: list[Path]
+
+
+def list_folder(folder: Path) -> Listing:
+    """What lies directly inside a folder."""
+    listing = Listing([], [], [])
+    for entry in listed(folder):
+        if entry.name.startswith((".", "__MACOSX")):
+            continue
+        path = Path(entry.path)
+        if _is_folder(entry):
+            listing.folders.append(path)
+        else:
+            (listing.images if looks_like_image(path) else listing.others).append(path)
+    return listing
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def images_below(folder: Path, left_out: Path | None = None) -> Iterator[Path]:
+    """Image files in a folder and the folders inside, one folder after the other.
+
+    Links to folders are not followed. A folder with the name of an image is given as an image:
+    its reader reports it.
+
+    Args:
+        left_out: a folder that is not looked into.
+    """
+    waiting = [folder]
+    while waiting:
+        listing = list_folder(waiting.pop())
+        named_like_images = [inner for inner in listing.folders if looks_like_image(inner)]
+        yield from sorted([*listing.images, *named_like_images])
+        waiting += [
+            inner
+            for inner in reversed(listing.folders)
+            if inner not in named_like_images and inner != left_out and not inner.is_symlink()
+        ]
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """Folders inside a folder, sorted; links are followed, unless they lead back."""
+    folders = list_folder(folder).folders
+    for path in folders:
+        if path.is_symlink() and folder.resolve().is_relative_to(path.resolve()):
+            raise UserError(f"{path} is a link that leads back to {path.resolve()}. Remove it.")
+    return folders
 
 
 @dataclass
@@ -44,10 +103,9 @@ def scan_classes(folder: Path, left_out: Collection[str] = ()) -> Scan:
     for inner in subfolders(folder):
         if inner.name in left_out:
             continue
-        images = images_in(inner, scan.ignored)
-        folders = subfolders(inner)
-        # A folder with the name of an image will be told like any image that cannot be read.
-        images = sorted([*images, *filter(looks_like_image, folders)], key=lambda path: path.name)
+        images, folders, others = list_folder(inner)
+        # A folder with the name of an image is reported like any image that cannot be read.
+        images = sorted([*images, *filter(looks_like_image, folders)])
         deeper = [sub.name for sub in folders if not looks_like_image(sub)]
         if deeper:
             raise UserError(
@@ -60,98 +118,64 @@ def scan_classes(folder: Path, left_out: Collection[str] = ()) -> Scan:
                 "each class folder; remove the folder if there is no such class."
             )
         scan.classes[inner.name] = images
+        scan.ignored += others
     if not scan.classes:
         raise UserError(f"No class folders in {folder}. Expected one folder of images per class.")
     return scan
-
-
-def subfolders(folder: Path) -> list[Path]:
-    """Folders inside a folder, sorted; links are followed, unless they lead back."""
-    found = []
-    for entry in listed(folder):
-        if _is_folder(entry) and not entry.name.startswith((".", "__MACOSX")):
-            path = Path(entry.path)
-            if entry.is_symlink() and folder.resolve().is_relative_to(path.resolve()):
-                raise UserError(f"{path} is a link that leads back to {path.resolve()}. Remove it.")
-            found.append(path)
-    return found
-
-
-def images_in(folder: Path, ignored: list[Path]) -> list[Path]:
-    """Image files directly inside a folder, sorted; others are added to `ignored`."""
-    images: list[Path] = []
-    for entry in listed(folder):
-        if _is_folder(entry) or entry.name.startswith("."):
-            continue
-        path = Path(entry.path)
-        (images if looks_like_image(path) else ignored).append(path)
-    return images
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
 
 
 def read_folders(
     folder: Path, groups: Groups, reading: ReadOptions, track: Track = untracked
 ) -> Source:
     """`folders:DIR` and `domains:DIR`: the layout is found out from the depth of the images."""
-    tree = Tree(folder, groups)
-    tree.walk()
-    grouped = any(entry.group for entry in tree.entries)
+    entries, notes = walk_classes(folder, groups)
+    grouped = any(entry.group for entry in entries)
     if groups == "domains" and not grouped:
         raise UserError(f"{folder} has class folders but no domains. Expected {EXPECTED[groups]}.")
     layout = Layout(groups=groups if grouped else None, split="folders")
-    name = folder.resolve().name
-    return source_from(name, tree.entries, layout, reading, tree.notes(), track)
+    return source_from(folder.resolve().name, entries, layout, reading, notes, track)
 
 
-class Tree:
-    """A walk over a folder that may hold parts (train, test), groups and classes."""
+def walk_classes(
+    folder: Path, expected: Groups | Literal["classes"], left_out: Collection[str] = ()
+) -> tuple[list[Entry], list[str]]:
+    """The images of a folder that may hold parts (train, test), groups and classes, and notes.
 
-    def __init__(
-        self,
-        folder: Path,
-        expected: Groups | Literal["classes"],
-        left_out: Collection[str] = (),
-    ) -> None:
-        self.folder, self.expected, self.left_out = folder, EXPECTED[expected], left_out
-        self.entries: list[Entry] = []
-        self.ignored: list[Path] = []
-
-    def walk(self) -> None:
-        if not self.folder.is_dir():
-            what = "is not a folder" if self.folder.exists() else "does not exist"
-            raise UserError(f"{self.folder} {what}. Expected {self.expected}.")
-        for part, folder in _parts(self.folder):
-            inner = subfolders(folder)
-            if any(images_in(sub, []) for sub in inner):
-                self._take(folder, part, group="")
-                continue
-            for group in inner:
-                for inner_part, place in _parts(group) if not part else [(part, group)]:
-                    self._take(place, inner_part, group.name)
-        if not self.entries:
-            raise UserError(f"No images in {self.folder}. Expected {self.expected}.")
-
-    def notes(self) -> list[str]:
-        """What the user should be told."""
-        if not self.ignored:
-            return []
-        shown = ", ".join(str(path.relative_to(self.folder)) for path in self.ignored[:3])
-        return [f"{len(self.ignored)} files are no images and are ignored ({shown}, …)."]
-
-    def _take(self, folder: Path, part: Part, group: str) -> None:
-        scan = scan_classes(folder, self.left_out)
-        self.ignored += scan.ignored
-        self.entries += [
-            Entry(path, path.relative_to(self.folder).as_posix(), label, part, group)
+    Args:
+        expected: what the error for a folder without images describes.
+        left_out: names of folders that are no classes.
+    """
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise UserError(f"{folder} {what}. Expected {EXPECTED[expected]}.")
+    entries: list[Entry] = []
+    ignored: list[Path] = []
+    for part, place, group in _class_parents(folder):
+        scan = scan_classes(place, left_out)
+        ignored += scan.ignored
+        entries += [
+            Entry(path, path.relative_to(folder).as_posix(), label, part, group)
             for label, paths in scan.classes.items()
             for path in paths
         ]
+    if not entries:
+        raise UserError(f"No images in {folder}. Expected {EXPECTED[expected]}.")
+    if not ignored:
+        return entries, []
+    shown = ", ".join(str(path.relative_to(folder)) for path in ignored[:3])
+    return entries, [f"{len(ignored)} files are no images and are ignored ({shown}, …)."]
+
+
+def _class_parents(folder: Path) -> Iterator[tuple[Part, Path, str]]:
+    """The folders of class folders, each with its part and group."""
+    for part, place in _parts(folder):
+        inner = subfolders(place)
+        if any(list_folder(sub).images for sub in inner):
+            yield part, place, ""
+            continue
+        for group in inner:
+            for inner_part, inner_place in [(part, group)] if part else _parts(group):
+                yield inner_part, inner_place, group.name
 
 
 def _parts(folder: Path) -> list[tuple[Part, Path]]:
@@ -168,4 +192,4 @@ def _parts(folder: Path) -> list[tuple[Part, Path]]:
 
 def _is_class(folder: Path) -> bool:
     """Whether images, and no folders of them, are inside: `train` may be locomotives."""
-    return bool(images_in(folder, [])) and not subfolders(folder)
+    return bool(list_folder(folder).images) and not subfolders(folder)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from hashprompt.data.dataset import Source
 from hashprompt.data.reading.entries import Entry, Layout, source_from
-from hashprompt.data.reading.folders import images_in, subfolders
+from hashprompt.data.reading.folders import list_folder, subfolders
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets.base import need, read_lines
 from hashprompt.errors import UserError
@@ -31,8 +31,7 @@ def _by_class(folder: Path, part: str) -> list[Entry]:
     """<part>/<wnid>/images/*.JPEG as published, or <part>/<wnid>/*.JPEG as people rearrange it."""
     entries = []
     for inner in subfolders(folder / part):
-        ignored: list[Path] = []
-        images = images_in(inner, ignored) or images_in(inner / "images", ignored)
+        images = list_folder(inner).images or list_folder(inner / "images").images
         entries += [
             Entry(path, f"{part}/{path.name}", inner.name, "train" if part == "train" else "test")
             for path in images

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from hashprompt.data.reading.entries import Entry
-from hashprompt.data.reading.folders import Tree, images_in, subfolders
+from hashprompt.data.reading.folders import list_folder, subfolders, walk_classes
 from hashprompt.data.reading.lists import listed_entries
 from hashprompt.errors import UserError
 from hashprompt.photos.inputs.image_files import as_image_file, local_path, uint8_array
@@ -61,7 +61,7 @@ def _without_pandas(column: Any) -> Any:
 
 
 def _from_folder(folder: Path) -> LabelledImages:
-    loose = images_in(folder, []) if folder.is_dir() else []
+    loose = list_folder(folder).images if folder.is_dir() else []
     if loose and not subfolders(folder):
         raise UserError(
             f"{folder} holds images but no class folders. Put the images of each class into a "
@@ -71,16 +71,14 @@ def _from_folder(folder: Path) -> LabelledImages:
     if folder.is_dir():
         refuse_unfinished(folder)
         no_classes = left_out(folder)
-    tree = Tree(folder, "classes", no_classes)
-    tree.walk()
-    groups = sorted({entry.group for entry in tree.entries if entry.group})
+    entries, notes = walk_classes(folder, "classes", no_classes)
+    groups = sorted({entry.group for entry in entries if entry.group})
     if groups:
         shown = shorten(groups)
         raise UserError(
             f"{folder} holds {len(groups)} folders of class folders ({shown}). Learn one after the "
             f"other, first {folder / groups[0]}."
         )
-    notes = tree.notes()
     if waiting := [name for name in no_classes if (folder / name).is_dir()]:
         notes.append(
             f"Left out are folders of a sort that are no classes yet: {len(waiting)} "
@@ -91,7 +89,7 @@ def _from_folder(folder: Path) -> LabelledImages:
     if strays := [path.name for path in loose if path.name not in sheets]:
         told = counted(len(strays), "image lies", "images lie")
         notes.append(f"Ignored: {told} beside the class folders ({shorten(strays)}).")
-    return LabelledImages(folder.resolve().name, tree.entries, notes=notes)
+    return LabelledImages(folder.resolve().name, entries, notes=notes)
 
 
 def _from_list(file: Path) -> LabelledImages:

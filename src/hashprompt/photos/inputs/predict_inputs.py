@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from PIL import Image
 
-from hashprompt.data.reading.images import SUFFIXES, UnreadableImage, looks_like_image
+from hashprompt.data.reading.folders import images_below
+from hashprompt.data.reading.images import SUFFIXES, UnreadableImage
 from hashprompt.data.reading.threads import reading_threads
 from hashprompt.errors import UserError
 from hashprompt.photos.inputs.image_files import (
@@ -132,7 +133,7 @@ def _at(place: str | Path) -> tuple[list[RawInput], Kind]:
     except UserError as error:
         return [RawInput(_shown(place), None, str(error))], "one"
     if os.path.isdir(path):
-        files = _in_folder(path)
+        files = sorted(map(str, images_below(Path(path))))
         problem = f"no images in this folder ({', '.join(SUFFIXES[:4])}, …)"
     elif glob.has_magic(path) and not os.path.lexists(path):
         matches = (match for match in glob.glob(path, recursive=True) if not os.path.isdir(match))
@@ -141,17 +142,6 @@ def _at(place: str | Path) -> tuple[list[RawInput], Kind]:
         return [RawInput(_shown(place), Path(path))], "one"
     items = [RawInput(_shown(file), Path(file)) for file in files]
     return items or [RawInput(_shown(place), None, problem)], "many"
-
-
-def _in_folder(folder: str) -> list[str]:
-    """Image files in a folder and the folders inside, sorted; hidden ones are passed over."""
-    found: list[str] = []
-    for place, inner, names in os.walk(folder):
-        names += [name for name in inner if looks_like_image(Path(name))]  # to be told of
-        inner[:] = [n for n in inner if not n.startswith((".", "__MACOSX")) and n not in names]
-        images = (n for n in names if looks_like_image(Path(n)) and not n.startswith("."))
-        found += [os.path.join(place, name) for name in images]
-    return sorted(found)
 
 
 def _in_array(array: "np.ndarray | Tensor") -> tuple[list[RawInput], Kind]:

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hashprompt.data.reading.images import SUFFIXES, UnreadableImage, looks_like_image, read_image
+from hashprompt.data.reading.folders import images_below
+from hashprompt.data.reading.images import SUFFIXES, UnreadableImage, read_image
 from hashprompt.errors import UserError
 from hashprompt.photos.answers import Answer
 from hashprompt.photos.inputs.predict_inputs import InputImage, InputLoader, RawInput
@@ -28,7 +29,7 @@ from hashprompt.photos.sorting.journal import (
     folder_names,
 )
 from hashprompt.photos.store.store import HEADER
-from hashprompt.storage.files import inside, listed, write_atomically
+from hashprompt.storage.files import inside, write_atomically
 from hashprompt.storage.lock import locked
 from hashprompt.ui.progress import photo_bar
 from hashprompt.ui.texts import counted, visible
@@ -331,20 +332,9 @@ class Sorter:
 
     def _photos(self) -> Iterator[str]:
         """Paths of photos below the inbox, one folder after the other; the target is left out."""
-        waiting = [self.inbox]
-        while waiting:
-            folder = waiting.pop()
-            inner = []
-            for entry in listed(folder):
-                path = Path(entry.path)
-                if entry.name.startswith((".", "__MACOSX")):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    # Of a target around the inbox only the inbox itself is sorted.
-                    inner += [] if path == self.target.folder else [path]
-                elif looks_like_image(path):
-                    yield path.relative_to(self.inbox).as_posix()
-            waiting += reversed(inner)
+        # Of a target around the inbox only the inbox itself is sorted.
+        for path in images_below(self.inbox, left_out=self.target.folder):
+            yield path.relative_to(self.inbox).as_posix()
 
     def _unknown(self) -> Iterator[Decision]:
         return (decision for decision in self.target.decisions() if decision.feature)

@@ -35,7 +35,7 @@ def make(kind: type[Hide | Norga] = Hide, **options: Any) -> Any:
 def learn(method: Hide | Norga, index: int, steps: int = 2) -> None:
     """Training steps of a task as the engine does them."""
     method.begin_task(task(index))
-    (phase,) = method.prompt_phases(task(index))
+    phase = method.prompt_phase(task(index))
     optimizer = make_optimizer(phase)
     for _ in range(steps):
         batch = Batch(torch.randn(4, 3, 16, 16), torch.tensor([0, 1, 0, 1]) + 2 * index)
@@ -104,7 +104,7 @@ def test_the_gate_adds_the_outer_times_the_activation_of_the_inner() -> None:
     method = make(Norga, gate="sigmoid")
     method.gates.data = torch.tensor([[1.0, 1.0], [2.0, 0.5]])  # [b, a] of each block
     scores = torch.randn(1, 2, 5, 3)
-    close(method._gate(1, scores), 0.5 / (1 + torch.exp(-2.0 * scores)))
+    close(method.gate(1, scores), 0.5 / (1 + torch.exp(-2.0 * scores)))
 
 
 @pytest.mark.parametrize(("length", "count"), [(20, 1_536_000), (5, 384_000)])

@@ -31,3 +31,13 @@ def decisive(result: benchmark.Result) -> dict[str, Any]:
     """Everything in a result that must not depend on interruptions: all but the clock."""
     names = ("accuracy", "metrics", "after_task", "diagnostics", "usage", "passes", "parameters")
     return {name: result.data[name] for name in (*names, "remarks")}
+
+
+def state_of(task: int) -> dict[str, Any]:
+    """The state of a checkpoint before the first phase of a task."""
+    return {
+        "position": {"task": task, "phase": -1, "epoch": 0, "step": 0},
+        "log": {"accuracy": [], "after_task": [], "diagnostics": [], "timings": []},
+        "passes": {},
+        "precision": {},
+    }

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from running import state_of
 
 from hashprompt.engine.checkpoint import KEPT, Checkpoints
 from hashprompt.errors import UserError
@@ -23,15 +24,6 @@ def saved(tmp_path: Path) -> Checkpoints:
     for number in (1, 2, 3):
         save(checkpoints, number)
     return checkpoints
-
-
-def state_of(task: int) -> dict[str, Any]:
-    return {
-        "position": {"task": task, "phase": -1, "epoch": 0, "step": 0},
-        "log": {"accuracy": [], "after_task": [], "diagnostics": [], "timings": []},
-        "passes": {},
-        "precision": {},
-    }
 
 
 def save(checkpoints: Checkpoints, number: int) -> None:

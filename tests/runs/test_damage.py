@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_checkpoint import state_of
+from running import state_of
 
 from hashprompt.engine.checkpoint import Checkpoints
 from hashprompt.errors import UserError

@@ -33,26 +33,3 @@ class Outcome:
 
 
 Tell = Callable[[Job, Outcome, int], None]  # after the last attempt, of which there were so many
-
-
-def attempt(job: Job) -> Outcome:
-    """Run a job in this process; what goes wrong is told, not raised."""
-    import traceback
-
-    from hashprompt.engine.interrupts import Interrupted
-    from hashprompt.errors import UserError, shortened
-    from hashprompt.loggers import make_loggers
-    from hashprompt.runs.plan import plan_of
-    from hashprompt.sweeps.cell import run_cell
-    from hashprompt.sweeps.folder import open_folder
-
-    try:
-        run_cell(open_folder(job.folder), plan_of(job.plan), job.ask, make_loggers(job.log))
-    except Interrupted:
-        return Outcome("stopped")
-    except UserError as error:
-        return Outcome("refused", str(error))
-    except Exception as error:  # one failing cell stops nothing
-        text = f"{type(error).__name__}: {shortened(error, 500)}"
-        return Outcome("failed", text, traceback.format_exc())
-    return Outcome("done")

@@ -1,18 +1,16 @@
 """The local engine: worker processes that share the cores of this machine."""
 
-import json
 import os
 import queue
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO
 
-from hashprompt.storage.files import append_to, inside, make_folder
+from hashprompt.runs.worker_process import WorkerEnded, WorkerProcess
+from hashprompt.storage.files import inside, make_folder
 from hashprompt.sweeps.folder import place_for_logs
 from hashprompt.sweeps.jobs import Job, Outcome, Tell
 
@@ -20,60 +18,38 @@ DIED = "the process that ran it died (exit code {code}); see {log}"
 
 
 class Worker:
-    """A process that runs one job after the other, and is started anew when it dies.
+    """Runs one job after the other in a process, which is started again when it dies.
 
     Args:
         number: of the worker, from 0.
         threads: that it may use.
-        gpu: that it sees, alone; None where there is none.
+        gpu: the only one that it sees; None where there is none.
         folder: for what its processes print.
     """
 
     def __init__(self, number: int, threads: int, gpu: str | None, folder: Path) -> None:
-        self._environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         if gpu is not None:
-            self._environment["CUDA_VISIBLE_DEVICES"] = gpu
+            environment["CUDA_VISIBLE_DEVICES"] = gpu
         make_folder(inside(folder, "logs"))
         self._log = inside(folder, "logs", f"worker-{number}.txt")
-        self._process: subprocess.Popen[str] | None = None
+        self._process = WorkerProcess("hashprompt.sweeps.worker", environment, self._log)
         self._stopped = threading.Event()
 
     def attempt(self, job: Job) -> Outcome:
         """Run a job in the worker's process, and wait for it."""
-        process = self._process = self._running()
-        stdin, stdout = _pipe(process.stdin), _pipe(process.stdout)
         try:
-            stdin.write(json.dumps(asdict(job)) + "\n")
-            stdin.flush()
-            answer = stdout.readline()
-        except OSError:  # it died before it could read
-            answer = ""
-        if answer:
-            return Outcome(**json.loads(answer))
-        code = process.wait()
-        if self._stopped.is_set():
-            return Outcome("stopped")
-        return Outcome("failed", DIED.format(code=code, log=self._log))
+            (outcome,) = self._process.carry_out(asdict(job))
+        except WorkerEnded as ended:
+            if self._stopped.is_set():
+                return Outcome("stopped")
+            return Outcome("failed", DIED.format(code=ended.code, log=self._log))
+        return Outcome(**outcome)
 
     def stop(self) -> None:
-        """Let it save the cell in hand and go."""
+        """Let it save the cell in hand and end."""
         self._stopped.set()
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-
-    def _running(self) -> "subprocess.Popen[str]":
-        if self._process is not None and self._process.poll() is None:
-            return self._process
-        with append_to(self._log) as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "hashprompt.sweeps.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=self._environment,
-                text=True,
-                start_new_session=True,  # Ctrl-C is for us, who then tell the workers
-            )
+        self._process.stop()
 
 
 class Processes:
@@ -149,8 +125,3 @@ def visible_gpus() -> list[str]:
         return []
     lines = [line for line in told.stdout.splitlines() if line.startswith("GPU ")]
     return [str(number) for number in range(len(lines))]
-
-
-def _pipe(end: IO[str] | None) -> IO[str]:
-    assert end is not None  # it was asked for
-    return end

@@ -10,13 +10,14 @@ from dataclasses import asdict
 from typing import Any
 
 from hashprompt.errors import UserError
-from hashprompt.sweeps.jobs import Job, Outcome, Tell, attempt
+from hashprompt.sweeps.jobs import Job, Outcome, Tell
+from hashprompt.sweeps.worker import attempt
 
 LOOK_SECONDS = 1.0
 
 
 def attempt_remotely(job: dict[str, Any]) -> dict[str, str]:
-    """`jobs.attempt` on another machine; plain values travel best between versions."""
+    """`attempt` on another machine; plain values travel best between versions."""
     return asdict(attempt(Job(**job)))
 
 

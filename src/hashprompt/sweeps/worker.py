@@ -1,41 +1,31 @@
-"""A process of the local engine: jobs come in as lines of JSON, outcomes go out in the same way.
+"""A process of the local engine: it attempts one job after the other."""
 
-One process runs many cells, since importing torch takes longer than a small cell. If whoever
-started it is gone, the cell in hand is saved and the process ends.
-"""
-
-import json
-import os
-import queue
-import signal
-import sys
-import threading
+import traceback
 from dataclasses import asdict
 
-from hashprompt.sweeps.jobs import Job, attempt
+from hashprompt.engine.interrupts import Interrupted
+from hashprompt.errors import UserError, shortened
+from hashprompt.loggers import make_loggers
+from hashprompt.runs.plan import plan_of
+from hashprompt.runs.worker_process import carry_out_orders
+from hashprompt.sweeps.cell import run_cell
+from hashprompt.sweeps.folder import open_folder
+from hashprompt.sweeps.jobs import Job, Outcome
 
-OUTPUT, ERRORS = 1, 2  # numbers of the standard files
 
-
-def main() -> None:
-    answers = os.fdopen(os.dup(OUTPUT), "w", encoding="utf-8")
-    os.dup2(ERRORS, OUTPUT)  # what libraries print is no answer
-    jobs: queue.Queue[str | None] = queue.Queue()
-
-    def listen() -> None:
-        for line in sys.stdin:
-            jobs.put(line)
-        jobs.put(None)
-        os.kill(os.getpid(), signal.SIGTERM)  # nobody waits for the cell in hand
-
-    # Between two cells a request to stop means to go; in a cell the trainer handles it.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    threading.Thread(target=listen, daemon=True).start()
-    while (line := jobs.get()) is not None:
-        outcome = attempt(Job(**json.loads(line)))
-        answers.write(json.dumps(asdict(outcome)) + "\n")
-        answers.flush()
+def attempt(job: Job) -> Outcome:
+    """Run a job in this process; errors are returned, not raised."""
+    try:
+        run_cell(open_folder(job.folder), plan_of(job.plan), job.ask, make_loggers(job.log))
+    except Interrupted:
+        return Outcome("stopped")
+    except UserError as error:
+        return Outcome("refused", str(error))
+    except Exception as error:  # one failing cell stops nothing
+        text = f"{type(error).__name__}: {shortened(error, 500)}"
+        return Outcome("failed", text, traceback.format_exc())
+    return Outcome("done")
 
 
 if __name__ == "__main__":
-    main()
+    carry_out_orders(lambda order, report: report(asdict(attempt(Job(**order)))))

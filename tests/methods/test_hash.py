@@ -34,44 +34,12 @@ def make(**options: Any) -> tuple[Hash, list[Task]]:
 # Readings. -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_masked_experts_stay_where_no_image_of_a_batch_chose_them(masked: bool) -> None:
-    method, (task, _, _) = make(mask_inactive=masked, experts=6)
-    learn(method, task, steps=1)
-    chosen = tensor([True, False, True, False, False, True])
-    before = method.pool.prompts.detach().clone()
-    method.history.pending[0] = 7  # as if earlier steps had chosen every expert
-    used_before = method.history.pending.clone()
-    method.history.pending[0, chosen] += 1
-    with method.modulated(used_before), torch.no_grad():
-        method.pool.prompts += 1.0  # what the momentum of Adam may do to all
-    moved = (method.pool.prompts != before).flatten(1).any(1)
-    assert torch.equal(moved, chosen if masked else torch.ones(6, dtype=torch.bool))
-
-
-def test_a_fresh_router_is_no_copy_of_the_last() -> None:
-    for reading, is_copy in (("copy", True), ("fresh", False)):
-        method, (first, second, _) = make(router_next=reading)
-        learn(method, first)
-        last = method.routers.current.detach().clone()
-        method.begin_task(second)
-        assert torch.equal(method.routers.current, last) == is_copy
-
-
 def test_the_polynomial_penalty_has_the_exponent_of_its_option() -> None:
     method, (task, _, _) = make(penalty="polynomial", penalty_exponent=2.0, delta=0.3)
     learn(method, task)
     counts = method.history.by_task[0].double()
     expected = 0.3 * (4 * counts / counts.sum()) ** 2
     torch.testing.assert_close(method.penalty().double(), expected)
-
-
-def test_live_history_penalises_what_the_running_task_has_used() -> None:
-    method, (task, _, _) = make(history="step", protected=1)
-    method.begin_task(task)
-    assert not method.penalty_of(None).any()
-    method.history.record(tensor([[[2, 0]], [[2, 1]]]))
-    assert method.penalty_of(None).tolist() == [[0, 0, pytest.approx(0.4), 0]]
 
 
 # The report of routing. ----------------------------------------------------------------------

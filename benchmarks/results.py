@@ -27,7 +27,7 @@ from hashprompt.cli.arguments import read_yaml_file
 from hashprompt.report.compare import Comparison, compare
 from hashprompt.report.ledger import find_entry
 from hashprompt.sweeps.grid import Cell, read_grid
-from hashprompt.ui.texts import markdown_text
+from hashprompt.texts import markdown_text
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"

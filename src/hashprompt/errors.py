@@ -1,6 +1,6 @@
 """The one exception meant for users: it says what was wrong and what to do."""
 
-from hashprompt.ui.texts import visible
+from hashprompt.texts import visible
 
 
 class UserError(Exception):

@@ -25,9 +25,9 @@ from hashprompt.report.figures import FIGURES, render
 from hashprompt.report.html import render_page
 from hashprompt.report.text_table import Stat
 from hashprompt.storage.download import show_on_terminal
+from hashprompt.texts import json_text, markdown_text, visible
 from hashprompt.ui.progress import ProgressBars
 from hashprompt.ui.terminal import PlainTable, Terminal, styled
-from hashprompt.ui.texts import json_text, markdown_text, visible
 
 SOURCES = Path(hashprompt.__file__).parent
 

@@ -26,7 +26,7 @@ from hashprompt.photos.store.store import Store
 from hashprompt.report.figures import render
 from hashprompt.storage.files import as_given
 from hashprompt.storage.json_files import write_json
-from hashprompt.ui.texts import visible
+from hashprompt.texts import visible
 
 HIDDEN = [name for name in NAMES.values() if visible(name) != name]
 ODD = [name for name in NAMES.values() if visible(name) == name]

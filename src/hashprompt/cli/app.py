@@ -17,7 +17,7 @@ from hashprompt.cli.printing import (
     warnings_in_words,
 )
 from hashprompt.errors import UserError, shortened
-from hashprompt.ui.texts import visible
+from hashprompt.texts import visible
 
 CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # where it is depends on typer's version
 

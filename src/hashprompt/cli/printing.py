@@ -9,8 +9,8 @@ from typing import Any
 
 import typer
 
+from hashprompt.texts import json_text, visible
 from hashprompt.ui.terminal import Terminal, styled
-from hashprompt.ui.texts import json_text, visible
 
 PACKAGE = str(Path(__file__).parents[1])
 console = Terminal()

@@ -12,8 +12,8 @@ from hashprompt.cli.arguments import Quiet
 from hashprompt.cli.classifiers import AsJson, Model, Rename, asking, existing, print_done, renamed
 from hashprompt.cli.printing import console, print_json, print_line, print_warning
 from hashprompt.errors import UserError
+from hashprompt.texts import counted
 from hashprompt.ui.terminal import Column, PlainTable
-from hashprompt.ui.texts import counted
 
 if TYPE_CHECKING:
     from hashprompt.photos.results import Edited

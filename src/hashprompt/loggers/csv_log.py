@@ -9,7 +9,7 @@ from typing import Any
 
 from hashprompt.loggers.log import LOGS, NUMBERED_BY, Log, Row
 from hashprompt.storage.files import append_to, inside, read_file, write_atomically
-from hashprompt.ui.texts import csv_text
+from hashprompt.texts import csv_text
 
 
 class CsvLog(Log):

@@ -7,7 +7,7 @@ from hashprompt.paper.data import find_experiment, scale_table
 from hashprompt.runs.plan import Plan, plan
 from hashprompt.sweeps.estimate import Sizes, cost_of
 from hashprompt.sweeps.grid import Cell
-from hashprompt.ui.texts import counted
+from hashprompt.texts import counted
 
 
 def full_cost(cells: Sequence[Cell]) -> str:

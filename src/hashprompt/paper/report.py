@@ -12,7 +12,7 @@ from hashprompt.paper.result_tables import PaperTable, ProgressTable, marks_of, 
 from hashprompt.paper.results import Results
 from hashprompt.report.pages import PageFigure, render_template
 from hashprompt.storage.files import as_given, inside, make_folder, write_atomically
-from hashprompt.ui.texts import markdown_text, visible
+from hashprompt.texts import markdown_text, visible
 
 TITLE = "The paper and our runs"
 LEAD = (

@@ -8,7 +8,7 @@ from io import StringIO
 from typing import Any
 
 from hashprompt.errors import UserError
-from hashprompt.ui.texts import csv_text, in_natural_order, json_text, visible
+from hashprompt.texts import csv_text, in_natural_order, json_text, visible
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from hashprompt.backbone.names import cached_models
 from hashprompt.backbone.preprocessing import LoadedBackbone
 from hashprompt.errors import UserError
 from hashprompt.photos.learn_job import Effort
-from hashprompt.ui.texts import counted, visible
+from hashprompt.texts import counted, visible
 
 # Steps of training that a learn aims at, and the most epochs; on 60 photos a class at ViT-Ti 75
 # steps were enough for prompts to pay (docs/results/real.md).

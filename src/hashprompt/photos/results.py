@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hashprompt.photos.report.changes import Changes
-from hashprompt.ui.texts import visible
+from hashprompt.texts import visible
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from hashprompt.report import ResultData, drift_by_task
-from hashprompt.ui.texts import visible
+from hashprompt.texts import visible
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 MARKERS = "osD^vP"

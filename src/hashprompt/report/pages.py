@@ -5,7 +5,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hashprompt.ui.texts import counted, visible
+from hashprompt.texts import counted, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment

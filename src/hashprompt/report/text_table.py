@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
+from hashprompt.texts import markdown_text
 from hashprompt.ui.terminal import PlainTable
-from hashprompt.ui.texts import markdown_text
 
 
 class Stat(NamedTuple):

@@ -31,7 +31,7 @@ from hashprompt.storage.files import (
     rename,
 )
 from hashprompt.storage.web import CHUNK, TIMEOUT, DownloadError, Pace, RefusedError, Response, ask
-from hashprompt.ui.texts import visible
+from hashprompt.texts import visible
 
 IDLE_TRIES = 4  # connections in a row that bring nothing new
 PAUSE = 1.0  # seconds between them

@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.table import Column, Table
 from rich.text import Text
 
-from hashprompt.ui.texts import visible
+from hashprompt.texts import visible
 
 __all__ = ["Column", "PlainTable", "Terminal", "styled"]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hashprompt.data.dataset import ImageTable, Source
 from hashprompt.errors import shortened
-from hashprompt.ui.texts import visible
+from hashprompt.texts import visible
 
 CELL, GAP, LABEL, HEAD = 96, 6, 210, 52  # pixels
 MOST_CLASSES, TRAIN, TEST = 24, 6, 2

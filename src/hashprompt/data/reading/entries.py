@@ -17,7 +17,7 @@ from hashprompt.data.reading.opening import open_photos
 from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
 from hashprompt.data.reading.threads import in_threads
 from hashprompt.errors import UserError
-from hashprompt.ui.texts import in_natural_order
+from hashprompt.texts import in_natural_order
 
 TEST_SHARE = 0.2
 Part = Literal["train", "test", ""]

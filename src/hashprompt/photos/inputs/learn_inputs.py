@@ -18,7 +18,7 @@ from hashprompt.errors import UserError
 from hashprompt.photos.inputs.image_files import as_image_file, local_path, uint8_array
 from hashprompt.photos.inputs.names import shorten
 from hashprompt.photos.sorting.journal import left_out, refuse_unfinished
-from hashprompt.ui.texts import counted
+from hashprompt.texts import counted
 
 EXPECTED = (
     "Expected a folder of class folders, a .csv file, a Dataset of (image, label), or images and "

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from hashprompt.errors import UserError, shortened
 from hashprompt.options import unknown
-from hashprompt.ui.texts import visible
+from hashprompt.texts import visible
 
 SHOWN = 3  # examples in a message
 

@@ -17,8 +17,8 @@ from hashprompt.errors import UserError
 from hashprompt.photos.inputs.image_files import content_digest
 from hashprompt.photos.inputs.learn_inputs import LabelledImages, labelled_images
 from hashprompt.photos.inputs.names import resolve_names, shorten
+from hashprompt.texts import counted
 from hashprompt.ui.progress import reading_bar
-from hashprompt.ui.texts import counted
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hashprompt.photos.store.store import Store, Version
-from hashprompt.ui.texts import counted, visible
+from hashprompt.texts import counted, visible
 
 SHOWN = 5
 

@@ -20,7 +20,7 @@ from hashprompt.report.figures import (
     new_axes,
     usage_map,
 )
-from hashprompt.ui.texts import visible
+from hashprompt.texts import visible
 
 MOST_CLASSES = 40  # rows of the figure
 PIXELS = 160  # longer side of a picture

@@ -19,7 +19,7 @@ from hashprompt.photos.report.figures import (
 from hashprompt.report.figures import render
 from hashprompt.report.pages import PageFigure, percent, render_template
 from hashprompt.storage.files import Target, write_atomically
-from hashprompt.ui.texts import counted
+from hashprompt.texts import counted
 
 MOST_PHOTOS = 24
 USAGE_CAPTION = (

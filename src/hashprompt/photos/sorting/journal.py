@@ -44,7 +44,7 @@ from hashprompt.storage.files import (
     temporary_name,
 )
 from hashprompt.storage.json_files import read_json, write_json
-from hashprompt.ui.texts import csv_text
+from hashprompt.texts import csv_text
 
 STATE, JOB, DECISIONS, GROUPED = ".sorting", "job.json", "decisions.jsonl", "grouped.jsonl"
 SORTED = ".sorted.json"

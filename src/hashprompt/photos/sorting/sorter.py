@@ -31,8 +31,8 @@ from hashprompt.photos.sorting.journal import (
 from hashprompt.photos.store.store import HEADER
 from hashprompt.storage.files import inside, write_atomically
 from hashprompt.storage.lock import locked
+from hashprompt.texts import counted, visible
 from hashprompt.ui.progress import photo_bar
-from hashprompt.ui.texts import counted, visible
 
 AT_ONCE = 256  # photos whose names and answers are in memory
 ON_SHEET = 30  # photos that a contact sheet shows

@@ -6,7 +6,7 @@ from pathlib import Path
 from hashprompt.errors import UserError
 from hashprompt.photos.learn_job import LearnJob
 from hashprompt.photos.store.store import Store
-from hashprompt.ui.texts import visible
+from hashprompt.texts import visible
 
 
 def is_free(store: Store) -> bool:

@@ -27,7 +27,7 @@ from hashprompt.serve.models import (
 from hashprompt.serve.photo_archive import forget_photos, move_photos, moved_by_edit, moved_by_undo
 from hashprompt.serve.service import Service, ServiceOf
 from hashprompt.storage.files import inside, read_file
-from hashprompt.ui.texts import counted, visible
+from hashprompt.texts import counted, visible
 
 router = APIRouter(tags=["history"])
 # A report is one file with its style and pictures inside, and nothing that runs.

@@ -24,7 +24,7 @@ from hashprompt.serve.models import ChangedOut, JobOut, JobsOut, PlanOut, lesson
 from hashprompt.serve.photo_archive import kept_paths
 from hashprompt.serve.service import Service, ServiceOf, request_id
 from hashprompt.storage.files import Target, remove_new
-from hashprompt.ui.texts import visible
+from hashprompt.texts import visible
 
 router = APIRouter(tags=["teach"])
 EFFORTS = ("instant", "quick", "normal", "best")

@@ -22,10 +22,11 @@ test: lint ## check style and types, run the tests
 test-slow: $(READY) ## run the long suites
 	@$(PYTEST) -m slow
 
-lint: $(READY) ## check style and types
+lint: $(READY) ## check style, types and layers
 	@$(BIN)/ruff check -q
 	@$(BIN)/ruff format -q --check
 	@$(BIN)/mypy src
+	@found=$$($(BIN)/lint-imports --no-logo) || { echo "$$found"; exit 1; }
 
 format: $(READY) ## rewrite the sources in the common style
 	@$(BIN)/ruff check -q --fix
@@ -35,7 +36,7 @@ results: $(READY) ## make the tables and figures of docs/results from the ledger
 	@$(BIN)/python benchmarks/results.py
 
 clean: ## remove the environment, the caches and the built packages (runs/ stays)
-	@rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt

@@ -24,8 +24,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from hashprompt.cli.arguments import read_yaml_file
-from hashprompt.report.compare import Comparison, compare
-from hashprompt.report.ledger import find_entry
+from hashprompt.report.compare import Comparison, compare_results
+from hashprompt.report.ledger import Ledger
 from hashprompt.sweeps.grid import Cell, read_grid
 from hashprompt.texts import markdown_text
 
@@ -57,20 +57,14 @@ PERCENT: dict[str, Value] = {
     "task inference": lambda result: result["after_task"][-1].get("task_inference"),
     **{f"domain {number}": domain(number) for number in range(1, 9)},
     "FAA with discriminant heads": asked("discriminant heads"),
-    **{
-        f"FAA at {name}": asked(name)
-        for name in (
-            *("ridge 0.1", "ridge 0.3", "ridge 1 without voters"),
-            *("shrinkage 0", "shrinkage 0.2", "temperature 2"),
-        )
-    },
+    **{f"FAA at {name}": asked(name) for name in (*("ridge 1", "shrinkage 1", "shrinkage 0.8"),)},
 }
 SPREADS: dict[str, Value] = {  # distance of stored class means from the truth, `measure_drift`
-    "means off by": lambda result: result["diagnostics"][-1].get("drift"),
+    "drift (σ)": lambda result: result["diagnostics"][-1].get("drift"),
 }
 COUNTS: dict[str, Value] = {
     "prompts + routers": lambda r: r["parameters"]["prompts"] + r["parameters"]["routers"],
-    "numbers stored": lambda result: sum(result["parameters"].values()),
+    "stored values": lambda result: sum(result["parameters"].values()),
     "images stored": lambda result: result["images_stored"],
     "trained passes": lambda r: sum(n for k, n in r["passes"].items() if k.endswith("+grad")),
 }
@@ -79,8 +73,9 @@ COUNTS: dict[str, Value] = {
 def results_of(grid: str) -> dict[str, list[Result]]:
     """Results of a grid by row, as far as the ledger has them."""
     found: dict[str, list[Result]] = {}
+    ledger = Ledger(LEDGER)
     for cell in cells_of(grid):
-        entry = find_entry(LEDGER, cell.plan)
+        entry = ledger.find(cell.plan)
         found.setdefault(cell.row, []).extend([entry] if entry else [])
     return found
 
@@ -252,12 +247,10 @@ def draw_cost(grid: str, file: Path) -> None:
     from hashprompt.report.figures import render
 
     rows = []
-    for cell in cells_of(grid):
-        place = LEDGER / f"{cell.digest}.json"
-        is_new = cell.row not in [row.method for row in rows] and ", rate" not in cell.row
-        if place.is_file() and is_new:
-            (row,) = compare([place]).rows
-            rows.append(replace(row, method=cell.row, preset="", changed={}))
+    for name, results in results_of(grid).items():
+        if results and ", rate" not in name:
+            (row,) = compare_results([(LEDGER, results[0])]).rows
+            rows.append(replace(row, method=name, preset="", changed={}))
     file.write_bytes(render(partial(cost_figure, Comparison(tuple(rows)))) or b"")
 
 

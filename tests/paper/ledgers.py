@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hashprompt.paper.grids import Setting, cells
-from hashprompt.report.ledger import write_entry
+from hashprompt.report.ledger import Ledger
 from hashprompt.runs.plan import Plan
 
 Numbers = Callable[[str, int], float]  # (row with its table, seed) -> FAA
@@ -62,5 +62,5 @@ def write_ledger(
         value = faa(cell.row, cell.plan.seed)
         asked = {name: {"average": value} for name in cell.ask}
         found = result_of(cell.plan, value, **{"asked": asked, **changes})
-        write_entry(folder, cell.digest, found)
+        Ledger(folder).write(cell.digest, found)
     return folder

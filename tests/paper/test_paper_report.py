@@ -20,7 +20,7 @@ from hashprompt.paper.measures import (
 from hashprompt.paper.report import write_paper_report
 from hashprompt.paper.result_tables import marks_of, tables_of
 from hashprompt.paper.results import read_ledgers
-from hashprompt.report.ledger import write_entry
+from hashprompt.report.ledger import Ledger
 from hashprompt.runs.plan import plan
 
 
@@ -47,7 +47,7 @@ def test_ours_stands_beside_the_paper(tmp_path: Path) -> None:
 def test_cells_that_were_not_run_say_so(tmp_path: Path) -> None:
     wanted = [c for c in cells(["T5"], NANO) if c.row == "T5 MoE" and c.plan.seed == 0]
     for cell in wanted:
-        write_entry(tmp_path, cell.digest, result_of(cell.plan, 66.0))
+        Ledger(tmp_path).write(cell.digest, result_of(cell.plan, 66.0))
     shown = rows_of(tmp_path, "T5")["nano, in the place of CIFAR-100"]
     ours = [line[4] for line in shown]
     assert ours == ["66.00 (1)", "not run", "not run", "not run"]
@@ -58,7 +58,7 @@ def test_runs_that_belong_to_no_table_make_no_place(tmp_path: Path) -> None:
     before = read_ledgers([tmp_path])
     for stream, backbone in (("split-cub200", "tiny.safetensors"), ("npz:own.npz", "own.pth")):
         other = plan("hash", stream, backbone, options={"lr": 0.123}, files_needed=False)
-        write_entry(tmp_path, other.digest, result_of(other, 50.0))
+        Ledger(tmp_path).write(other.digest, result_of(other, 50.0))
     assert read_ledgers([tmp_path]).places == before.places
 
 
@@ -105,7 +105,7 @@ def test_what_departs_from_the_protocol_is_noted(tmp_path: Path) -> None:
     hgm = next(c for c in cells(["T5"], NANO) if c.row == "T5 MoE + HGM" and c.plan.seed == 0)
     strange = result_of(hgm.plan, 60.0)
     strange["protocol"] |= {"transform": "other", "keeps_images": "5 per class", "legacy": ["x"]}
-    write_entry(tmp_path, hgm.digest, strange)
+    Ledger(tmp_path).write(hgm.digest, strange)
     notes = next(tables_of(find_experiment("T5"), read_ledgers([tmp_path]))).notes()
     assert notes[0] == "2 tasks, 4 classes, 16 images to learn."
     assert "MoE + HGM differs from MoE in transform." in notes
@@ -184,7 +184,7 @@ def test_an_entry_of_another_version_is_refused_by_its_name(tmp_path: Path) -> N
     cell = cells(["T5"], NANO)[0]
     result = result_of(cell.plan, 60.0)
     result["config"]["options"]["gone"] = 1
-    write_entry(tmp_path, cell.digest, result)
+    Ledger(tmp_path).write(cell.digest, result)
     with pytest.raises(UserError, match=f"{cell.digest}.json was made by another version.*gone"):
         read_ledgers([tmp_path])
 

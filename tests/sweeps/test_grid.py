@@ -105,7 +105,7 @@ def test_a_seed_may_bring_options() -> None:
     [
         ({}, "names no method"),
         ({"method": "hash"}, "no `method`. It has methods, presets"),
-        ({"methods": "hsah"}, "Row `hsah (paper)` of the grid: Unknown method `hsah`"),
+        ({"methods": "hsah"}, "Unknown method `hsah`"),
         ({"methods": "hash", "options": {"topk": 1}}, "Did you mean `top_k`"),
         ({"methods": "simplecil", "options": {"epochs": 1}}, "Unknown option `epochs`"),
         ({"methods": "hash", "seeds": []}, "seeds=[]"),
@@ -132,7 +132,7 @@ def test_two_ways_to_the_same_options_are_the_same_cell() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"seed": 1}, {"stream": "digits"}, {"preset": "best"}, {"options": {"order_seed": 7}}],
+    [{"seed": 1}, {"stream": "digits"}, {"method": "hide"}, {"options": {"order_seed": 7}}],
 )
 def test_what_decides_the_numbers_names_the_cell(change: dict[str, Any]) -> None:
     assert plan(**change).digest != plan().digest
@@ -187,7 +187,7 @@ def test_names_without_folders(name: str, alone: str) -> None:
 
 
 def test_a_plan_survives_being_written_down() -> None:
-    planned = plan("hash", preset="best", seed=3, options={"epochs": 2})
+    planned = plan("l2p", preset="buffer", seed=3, options={"epochs": 2})
     assert plan_of(planned.to_dict()) == planned
 
 

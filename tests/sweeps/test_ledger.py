@@ -1,6 +1,7 @@
 """The ledger: results without folders, found by plan, read by `compare`."""
 
 import json
+import lzma
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from running import Cli, TinyRun
 from hashprompt.errors import UserError
 from hashprompt.report.against import against
 from hashprompt.report.compare import compare
-from hashprompt.report.ledger import find_entry, read_results, write_entry
+from hashprompt.report.ledger import Ledger, read_pack, read_results, write_pack
 from hashprompt.runs import benchmark
 from hashprompt.runs.plan import Plan, stored_plan
 from hashprompt.storage.files import inside
@@ -31,7 +32,7 @@ def runs(tiny_run: TinyRun, tmp_path_factory: pytest.TempPathFactory) -> list[be
 @pytest.fixture
 def ledger(runs: list[benchmark.Result], tmp_path: Path) -> Path:
     for run in runs:
-        write_entry(tmp_path / "ledger", plan_of_run(run).digest, run.data)
+        Ledger(tmp_path / "ledger").write(plan_of_run(run).digest, run.data)
     return tmp_path / "ledger"
 
 
@@ -50,32 +51,32 @@ def test_an_entry_names_no_folder_of_this_machine(
 
 
 def test_it_is_found_by_its_plan(ledger: Path, runs: list[benchmark.Result]) -> None:
-    entry = find_entry(ledger, plan_of_run(runs[2]))
+    entry = Ledger(ledger).find(plan_of_run(runs[2]))
     assert entry is not None
     assert entry["metrics"] == runs[2].metrics
     (ledger / f"{plan_of_run(runs[2]).digest}.json").unlink()
-    assert find_entry(ledger, plan_of_run(runs[2])) is None
+    assert Ledger(ledger).find(plan_of_run(runs[2])) is None
 
 
 def test_an_entry_of_another_default_is_refused(ledger: Path, runs: list[benchmark.Result]) -> None:
     planned = plan_of_run(runs[0])
-    entry = find_entry(ledger, planned)
+    entry = Ledger(ledger).find(planned)
     assert entry is not None
     entry["config"]["options"]["eval_batch_size"] = 32
     write_json(inside(ledger, f"{planned.digest}.json"), entry)
     with pytest.raises(UserError, match="was made with eval_batch_size=32, the default at that"):
-        find_entry(ledger, planned)
+        Ledger(ledger).find(planned)
 
 
 def test_an_entry_made_before_an_option_existed_is_found(
     ledger: Path, runs: list[benchmark.Result]
 ) -> None:
     planned = plan_of_run(runs[0])
-    entry = find_entry(ledger, planned)
+    entry = Ledger(ledger).find(planned)
     assert entry is not None
     del entry["config"]["options"]["eval_batch_size"]
     write_json(inside(ledger, f"{planned.digest}.json"), entry)
-    assert find_entry(ledger, planned) is not None
+    assert Ledger(ledger).find(planned) is not None
 
 
 def test_compare_reads_ledgers_as_it_reads_runs(ledger: Path, runs: list[benchmark.Result]) -> None:
@@ -84,6 +85,35 @@ def test_compare_reads_ledgers_as_it_reads_runs(ledger: Path, runs: list[benchma
     assert len(list(read_results([ledger, ledger, *ledger.iterdir()]))) == 4  # each once
     sweep = ledger.parent
     assert len(list(read_results([sweep]))) == 4
+
+
+def test_a_pack_reads_as_its_entries(
+    ledger: Path, runs: list[benchmark.Result], tmp_path: Path
+) -> None:
+    entries = {file.stem: result for file, result in read_results([ledger])}
+    packed = tmp_path / "packed"
+    for name in ("a", "b"):
+        write_pack(inside(packed, f"{name}.json.xz"), dict(reversed(entries.items())))
+        entries = dict(reversed(entries.items()))
+    first, second = (packed / f"{name}.json.xz" for name in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
+    second.unlink()
+    assert read_pack(inside(packed, first.name)) == entries
+    assert Ledger(packed).find(plan_of_run(runs[2])) == entries[plan_of_run(runs[2]).digest]
+    assert compare([packed]).to_markdown() == compare([ledger]).to_markdown()
+    assert len(list(read_results([packed, first]))) == 4  # each once
+    digest = plan_of_run(runs[0]).digest
+    Ledger(packed).write(digest, runs[0].data | {"asked": {"again": {"average": 1.0}}})
+    found = {place.name: result for place, result in read_results([packed])}
+    assert found.keys() == (entries.keys() - {digest}) | {f"{digest}.json"}  # the file counts
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", lzma.compress(b"{}")[:-9], lzma.compress(b"{}")])
+def test_a_damaged_pack_is_refused(content: bytes, tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "some.json.xz").write_bytes(content)
+    outcome = cli("compare", tmp_path)
+    assert outcome.code == 1
+    assert "is damaged" in outcome.said
 
 
 def test_ledgers_are_merged_by_copying(ledger: Path, tmp_path: Path) -> None:

@@ -103,18 +103,18 @@ def test_one_failing_cell_stops_nothing(
     grid["rows"] = {"bad input": {"method": "simplecil", "options": {"tasks": 400}}}
     found = sweep(grid, tmp_path / "out", workers=1, retries=1, quiet=True)
     states = {cell.row: state for cell, state in found.states()}
-    assert "there is something wrong with me" in states["broken (paper)"].details["error"]
+    assert "there is something wrong with me" in states["broken (default)"].details["error"]
     assert "400" in states["bad input"].details["error"]
     assert states["bad input"].details["attempts"] == 1  # it would not become better
     assert (own_methods / "attempts").read_text() == "xx"  # once more, and no more
     # The one that died with its process went on from its checkpoint, to the same numbers.
     assert (own_methods / "died").exists()
-    assert numbers(found)["mortal (paper)"] == numbers(found)["simplecil (paper)"]
+    assert numbers(found)["mortal (default)"] == numbers(found)["simplecil (paper)"]
     status = cli("sweep", "status", tmp_path / "out")
     assert status.code == 1
     assert "4 cells: 2 done, 0 running, 2 failed, 0 waiting" in status.out
     assert "2 attempts" in status.out
-    assert "Error: broken (paper), seed 0: " in status.said
+    assert "Error: broken (default), seed 0: " in status.said
     assert "there is something wrong with me" in status.said
 
 
@@ -256,7 +256,7 @@ def test_a_stopped_sweep_goes_on(
     assert not is_alive(worker)
     assert not Sweep.load(command.out).results()
     found = sweep({**grid, "methods": ["patient", "simplecil"]}, command.out, workers=1, quiet=True)
-    assert numbers(found)["patient (paper)"] == numbers(found)["simplecil (paper)"]
+    assert numbers(found)["patient (default)"] == numbers(found)["simplecil (paper)"]
 
 
 def is_alive(process: int) -> bool:

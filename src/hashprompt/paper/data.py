@@ -148,7 +148,7 @@ class ScaleSpec(Options):
     if_known: dict[str, Any] = Field(default_factory=dict)
     methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
-    def options_of(self, method: str, preset: str) -> dict[str, Any]:
+    def options_of(self, method: str, preset: str | None) -> dict[str, Any]:
         """What suits a method here; `method/preset` where a preset needs other values."""
         return self.methods.get(f"{method}/{preset}", self.methods.get(method, {}))
 

@@ -12,7 +12,7 @@ from hashprompt.paper.data import Experiment, PaperRow, Scale, experiments
 from hashprompt.paper.grids import Place, check_changes, key_of, place_of, row_keys
 from hashprompt.report import ResultData
 from hashprompt.report.compare import Chance, Run
-from hashprompt.report.ledger import entries_of, read_results
+from hashprompt.report.ledger import is_empty_ledger, read_results
 from hashprompt.runs.plan import Plan, plan
 
 ORDER = ("full", "mini", "nano")
@@ -68,7 +68,7 @@ def read_ledgers(folders: Iterable[Path], changes: Mapping[str, Any] | None = No
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"There is no ledger in {folder}. Give the --out of a `paper run`.")
-        if entries_of(folder) == [folder] and not (folder / "result.json").exists():
+        if is_empty_ledger(folder):
             raise UserError(
                 f"{folder} holds no results yet. Make some with: "
                 f"hashprompt paper run T5 --scale nano --out {folder}"

@@ -1,7 +1,7 @@
 """One table over many runs: seeds become mean ± std, different protocols are refused."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -132,8 +132,15 @@ def compare(run_dirs: list[Path], allow_mixed: bool = False) -> Comparison:
     """
     if not run_dirs:
         raise UserError("Nothing to compare. Give the folders of one or more finished runs.")
+    return compare_results(read_results(run_dirs), allow_mixed)
+
+
+def compare_results(
+    results: Iterable[tuple[Path, ResultData]], allow_mixed: bool = False
+) -> Comparison:
+    """The same of results that were read, each with its place."""
     runs: list[Run] = []
-    for place, result in read_results(run_dirs):
+    for place, result in results:
         run = Run(place, result, ())
         runs.append(run._replace(differs=_check_protocol(run, runs, allow_mixed)))
     groups: dict[str, list[Run]] = {}

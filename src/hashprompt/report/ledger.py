@@ -1,75 +1,148 @@
-"""The ledger: one small JSON file per finished run, kept when the run's folder is not.
+"""The ledger: results of finished runs, kept when their folders are not.
 
-An entry is the run's result under the digest of its plan. It names no folder of the machine that
-made it, so ledgers of several machines are merged by copying files.
+An entry is the result of a run under the digest of its plan. An entry names no folder of the
+machine that made it, so ledgers of several machines are merged by copying files. A sweep writes a
+small file for each run, DIGEST.json; many of them are packed into one compressed file.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+import lzma
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from hashprompt.errors import UserError
 from hashprompt.report import ResultData, read_result
 from hashprompt.runs.plan import NEUTRAL, Plan, without_folders
 from hashprompt.schemas.run import RunResult
-from hashprompt.storage.files import Target, inside
-from hashprompt.storage.json_files import read_json, write_json
+from hashprompt.storage.files import Target, inside, read_file, write_atomically
+from hashprompt.storage.json_files import (
+    DamagedError,
+    check_schema,
+    parse_json,
+    read_json,
+    write_json,
+)
+from hashprompt.storage.schema import Schema
 
 LEDGER = "ledger"  # folder of a sweep that holds one
+PACKED = ".json.xz"
+MAX_PACK_BYTES = 256 * 10**6  # uncompressed
 ADVICE = "Copy it again from where it was made, or remove it and run the sweep again."
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 
 
-def write_entry(ledger: Path, digest: str, result: ResultData) -> Path:
-    """Keep the result of a finished run; returns the file."""
-    config = without_folders(result["config"])
-    config["options"] = {k: v for k, v in config["options"].items() if k not in NEUTRAL}
-    file = inside(ledger, f"{digest}.json")
-    write_json(file, {**result, "config": config})
-    return file
+class Pack(Schema):
+    """Many entries in one file, by digest."""
+
+    entries: dict[Digest, RunResult]
 
 
-def find_entry(ledger: Path, plan: Plan) -> ResultData | None:
-    """The result of a plan, if the ledger has it.
+class Ledger:
+    """The results in a folder."""
 
-    Raises:
-        UserError: if it was made when some option had another default.
-    """
-    file = inside(ledger, f"{plan.digest}.json")
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, digest: str, result: ResultData) -> Path:
+        """Keep the result of a finished run; returns the file."""
+        config = without_folders(result["config"])
+        config["options"] = {k: v for k, v in config["options"].items() if k not in NEUTRAL}
+        file = inside(self.folder, f"{digest}.json")
+        write_json(file, {**result, "config": config})
+        return file
+
+    def find(self, plan: Plan) -> ResultData | None:
+        """The result of a plan, if it is here.
+
+        Raises:
+            UserError: if it was made when some option had another default.
+        """
+        try:
+            entry = _read_entry(inside(self.folder, f"{plan.digest}.json"))
+        except FileNotFoundError:
+            entry = self._packed.get(plan.digest, {})
+        then = entry.get("config", {}).get("options", {})
+        for name, value in plan.options().items():
+            if name not in NEUTRAL and then.get(name, value) != value:
+                raise UserError(
+                    f"The entry {plan.digest} of {self.folder} was made with {name}={then[name]}, "
+                    f"the default at that time, which is {value} now. Set {name}={then[name]} to "
+                    "use it, or remove it to run anew."
+                )
+        return entry or None
+
+    @cached_property
+    def _packed(self) -> dict[str, ResultData]:
+        packs = map(read_pack, _packs_in(self.folder))
+        return {digest: entry for pack in packs for digest, entry in pack.items()}
+
+
+def write_pack(file: Target, entries: Mapping[str, ResultData]) -> None:
+    """Write entries, by digest, as one file; the same entries make the same bytes."""
+    text = json.dumps({"entries": entries}, sort_keys=True, separators=(",", ":"))
+    write_atomically(file, lzma.compress(text.encode()))
+
+
+def read_pack(file: Target) -> dict[str, ResultData]:
+    """The entries of a pack by digest, checked."""
+    unpacking = lzma.LZMADecompressor()
     try:
-        entry = read_entry(file)
-    except FileNotFoundError:
-        return None
-    then: dict[str, Any] = entry["config"]["options"]
-    for name, value in plan.options().items():
-        if name not in NEUTRAL and then.get(name, value) != value:
-            raise UserError(
-                f"{file} was made with {name}={then[name]}, the default at that time, which is "
-                f"{value} now. Set {name}={then[name]} to use it, or remove it to run anew."
-            )
-    return entry
-
-
-def read_entry(file: Target) -> ResultData:
-    """One entry, checked."""
-    return read_json(file, RunResult, ADVICE)
+        value = parse_json(unpacking.decompress(read_file(file, MAX_PACK_BYTES), MAX_PACK_BYTES))
+    except (lzma.LZMAError, ValueError) as error:
+        raise DamagedError(file, str(error), ADVICE) from error
+    check_schema(file, value, Pack, ADVICE)
+    entries: dict[str, ResultData] = value["entries"]
+    return entries
 
 
 def read_results(paths: Iterable[Path]) -> Iterator[tuple[Path, ResultData]]:
-    """Results of run directories, entries, ledgers and sweeps, each file once, in this order."""
+    """Results of run directories, ledgers, their files and sweeps, each once, in this order."""
     seen = set()
     for path in paths:
-        for place in entries_of(path):
+        for place, result in _results_at(path):
             if place.resolve() not in seen:
                 seen.add(place.resolve())
-                is_entry = place.suffix == ".json"
-                found = read_entry(inside(place.parent, place.name)) if is_entry else None
-                yield place, found or read_result(place)
+                yield place, result
 
 
-def entries_of(path: Path) -> list[Path]:
-    """What a path stands for: itself, or all entries of a ledger or of a sweep."""
+def is_empty_ledger(path: Path) -> bool:
+    """Whether a folder holds neither a run nor results."""
     ledger = path / LEDGER if (path / LEDGER).is_dir() else path
-    is_run = any((path / name).exists() for name in ("config.json", "result.json"))
-    if is_run or not ledger.is_dir():
-        return [path]
-    return sorted(ledger.glob("[0-9a-f]*.json")) or [path]
+    return not (_is_run(path) or _packs_in(ledger) or _entries_in(ledger))
+
+
+def _results_at(path: Path) -> Iterator[tuple[Path, ResultData]]:
+    if path.name.endswith(PACKED):
+        found: dict[str, Any] = read_pack(inside(path.parent, path.name))
+        yield from ((path / digest, entry) for digest, entry in found.items())
+    elif path.suffix == ".json":
+        yield path, _read_entry(inside(path.parent, path.name))
+    elif _is_run(path) or is_empty_ledger(path):
+        yield path, read_result(path)  # which says what is wrong
+    else:
+        ledger = path / LEDGER if (path / LEDGER).is_dir() else path
+        single = {file.stem: file for file in _entries_in(ledger)}
+        for pack in _packs_in(ledger):
+            yield from (found for found in _results_at(pack) if found[0].name not in single)
+        for file in single.values():
+            yield from _results_at(file)
+
+
+def _is_run(path: Path) -> bool:
+    return any((path / name).exists() for name in ("config.json", "result.json"))
+
+
+def _packs_in(ledger: Path) -> list[Target]:
+    return [inside(ledger, file.name) for file in sorted(ledger.glob(f"*{PACKED}"))]
+
+
+def _entries_in(ledger: Path) -> list[Path]:
+    return sorted(ledger.glob("[0-9a-f]*.json"))
+
+
+def _read_entry(file: Target) -> ResultData:
+    return read_json(file, RunResult, ADVICE)

@@ -10,22 +10,63 @@ OUT/failed/DIGEST.json       why it has no result
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from hashprompt.engine.callbacks import Callback
 from hashprompt.errors import UserError
-from hashprompt.report.ledger import LEDGER, find_entry, write_entry
+from hashprompt.report.ledger import LEDGER, Digest, Ledger
 from hashprompt.runs.plan import Plan, plan_of
-from hashprompt.schemas.sweep import CellFailure, CellProgress, StoredSweep
+from hashprompt.schemas.run import StoredPlan
 from hashprompt.storage.files import Target, as_given, inside, make_folder, remove_file
 from hashprompt.storage.json_files import DamagedError, read_json, write_json
-from hashprompt.sweeps.grid import Cell
+from hashprompt.storage.schema import Count, Schema, Values
+from hashprompt.sweeps.grid import MAX_CELLS, Cell
 
 State = Literal["done", "running", "failed", "waiting"]
 SILENT_SECONDS = 600  # after which a cell that nobody reported on counts as left
 ADVICE = "Run the sweep again: finished cells are kept."
+
+
+class StoredCell(Schema):
+    """A cell of the grid: which row of the table it belongs to, and its run."""
+
+    row: str
+    digest: Digest
+    plan: StoredPlan
+    ask: dict[str, Values] = Field(default_factory=dict)
+
+
+class StoredSweep(Schema):
+    """`sweep.json`: the grid that was run last."""
+
+    cells: Annotated[list[StoredCell], Field(max_length=MAX_CELLS)]
+
+
+class CellProgress(Schema):
+    """`progress/DIGEST.json`: where a running cell stands."""
+
+    where: str  # machine and process
+    started: float  # seconds since 1970, as the next
+    updated: float
+    first_task: Count  # where the process began
+    tasks: Count
+    task: Count
+    phase: str
+    done: Count  # steps of the phase
+    steps: Count
+
+
+class CellFailure(Schema):
+    """`failed/DIGEST.json`: why a cell has no result."""
+
+    error: str
+    traceback: str
+    attempts: Count
 
 
 @dataclass(frozen=True)
@@ -61,9 +102,9 @@ class SweepFolder:
     def _changed(self, *names: str) -> None:
         """A small file was written or removed."""
 
-    @property
-    def ledger(self) -> Path:
-        return inside(self.path, LEDGER)
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(inside(self.path, LEDGER))
 
     def run_dir(self, digest: str) -> Target:
         return inside(self.path, "cells", digest)
@@ -95,7 +136,7 @@ class SweepFolder:
 
     def keep_result(self, digest: str, result: dict[str, Any]) -> None:
         """A cell is done."""
-        write_entry(self.ledger, digest, result)
+        self.ledger.write(digest, result)
         self._changed(LEDGER, f"{digest}.json")
         self.forget_attempts(digest)
 
@@ -115,7 +156,7 @@ class SweepFolder:
 
     def answers(self, plan: Plan) -> dict[str, Any]:
         """What a finished cell was asked, and answered."""
-        entry = find_entry(self.ledger, plan) or {}
+        entry = self.ledger.find(plan) or {}
         return dict(entry.get("asked", {}))
 
     def _write(self, kind: str, name: str, value: dict[str, Any]) -> None:
@@ -128,7 +169,7 @@ class SweepFolder:
 
     def state(self, cell: Cell, now: float) -> CellState:
         """Where a cell stands at a time, in seconds since 1970."""
-        entry = find_entry(self.ledger, cell.plan)
+        entry = self.ledger.find(cell.plan)
         if entry is not None and _is_answered(cell.ask, entry.get("asked", {})):
             return CellState("done", entry)
         failure = self._read("failed", cell.digest, CellFailure)
@@ -170,7 +211,7 @@ def local_places(places: Sequence[str]) -> Iterator[list[Path]]:
     for folder in remote.values():
         folder.read_cells()  # refuses what is no sweep
         folder.refresh()
-    yield [remote[place].ledger if place in remote else Path(place) for place in places]
+    yield [remote[place].ledger.folder if place in remote else Path(place) for place in places]
 
 
 def place_for_logs(address: str) -> Path:

@@ -13,12 +13,13 @@ from pydantic import BeforeValidator, Field
 
 from hashprompt.data.streams.names import DEMO
 from hashprompt.errors import UserError, shortened
-from hashprompt.methods.registry import find_method, known_methods
+from hashprompt.methods.registry import default_preset, find_method, known_methods
 from hashprompt.options import Options, build, split_options, unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
 from hashprompt.runs.plan import Plan, plan
-from hashprompt.schemas.sweep import MOST_CELLS
+
+MAX_CELLS = 100_000
 
 
 def _as_list(value: Any) -> Any:
@@ -33,7 +34,7 @@ class RowSpec(Options):
     """What a row of the table stands for."""
 
     method: str = Field("hash", description="its method")
-    preset: str = Field("paper", description="set of options to start from")
+    preset: str | None = Field(None, description="set of options to start from")
     options: dict[str, Any] = Field(default_factory=dict, description="options of this row")
 
 
@@ -43,7 +44,7 @@ class Grid(Options):
     methods: Annotated[list[str], BeforeValidator(_as_list)] = Field(
         default_factory=list, description="with every preset, a row each"
     )
-    presets: Names = Field(["paper"], description="of these methods")
+    presets: Names | None = Field(None, description="of these methods; default: that of each")
     rows: dict[str, RowSpec] = Field(
         default_factory=dict, description="rows with names of their own: method, preset, options"
     )
@@ -64,8 +65,8 @@ class Grid(Options):
 
     def all_rows(self) -> dict[str, RowSpec]:
         """Rows by name, with the options that vary."""
-        by_method = product(self.methods, self.presets)
-        named = {f"{m} ({p})": RowSpec(method=m, preset=p, options={}) for m, p in by_method}
+        by_method = [(m, p) for m in self.methods for p in self.presets or [default_preset(m)]]
+        named = {f"{m} ({p})": RowSpec(method=m, preset=p) for m, p in by_method}
         rows = {**named, **self.rows}
         if not rows:
             raise UserError("The grid names no method. Add e.g. `methods: [hash, hide]`.")
@@ -89,8 +90,8 @@ class Grid(Options):
                 raise UserError(unknown("row", name, rows))
         rows = {name: row for name, row in rows.items() if not only or name in only}
         sizes = (len(rows), len(self.streams), len(self.backbones), len(self.seeds))
-        if (count := prod(sizes)) > MOST_CELLS:
-            raise UserError(f"The grid has {count:,} cells; at most {MOST_CELLS:,} are run.")
+        if (count := prod(sizes)) > MAX_CELLS:
+            raise UserError(f"The grid has {count:,} cells; at most {MAX_CELLS:,} are run.")
         split_options(self.options_if_known, *_all_groups())
         for options in self.ask.values():
             split_options(options, *_all_groups())

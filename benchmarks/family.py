@@ -133,7 +133,7 @@ def variants(what: str) -> dict[str, Variant]:
 
 def ask_again(run: Path) -> dict[str, float | None]:
     """Final averages of a finished learner under the options of ASKED; kept beside the run."""
-    from hashprompt.methods.frames.configs.legacy import SWITCHES
+    from hashprompt.methods.frames.options import SWITCHES
     from hashprompt.methods.registry import find_method
     from hashprompt.runs import benchmark
 

@@ -9,7 +9,7 @@ from pixel_tasks import PixelTask, carry_out, learned, method_of, steps_of
 
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch, Seen
-from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
+from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.methods.registry import preset_options
 from hashprompt.options import build
 from hashprompt.runs import benchmark

@@ -11,7 +11,7 @@ from small import images, learned
 from torch import Tensor
 
 from hashprompt.methods import METHODS
-from hashprompt.methods.frames.configs.legacy import SWITCHES
+from hashprompt.methods.frames.options import SWITCHES
 from hashprompt.methods.registry import presets
 from hashprompt.parts.growing import load_grown
 from hashprompt.parts.legacy import most_frequent, public_kv_layout

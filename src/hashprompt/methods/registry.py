@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
@@ -63,14 +63,17 @@ def register(name: str, **info: Any) -> Callable[[C], C]:
     """Class decorator for the options of a method, which makes the method known by its name.
 
     `FirstPromptConfig` holds the options of the class `FirstPrompt`: see `RegisteredMethod.place`.
+    Its docstring begins with `Title: summary.`, which is what lists and tables show.
 
     Args:
         name: how users call the method.
-        info: fields of :class:`MethodInfo`.
+        info: fields of :class:`MethodInfo` in which it differs from others of its frame.
     """
 
     def add(config: C) -> C:
-        config.info = MethodInfo(**info)
+        first_paragraph = (config.__doc__ or "").partition("\n\n")[0]
+        title, _, summary = " ".join(first_paragraph.split()).rstrip(".").partition(": ")
+        config.info = replace(config.info, **{"title": title or name, "summary": summary, **info})
         _add(RegisteredMethod(name, config))
         return config
 

@@ -1,6 +1,6 @@
 """Two leaks of the public code, kept behind switches so that published numbers can be reproduced.
 
-The switches are in `methods/frames/configs/legacy.py`. With either of
+The switches are in `methods/frames/options.py`. With either of
 them what is answered for an image depends on the images beside it in its batch.
 """
 

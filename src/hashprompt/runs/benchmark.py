@@ -27,8 +27,7 @@ from hashprompt.loggers import LOG_FILES, make_loggers
 from hashprompt.methods.base import Method
 from hashprompt.methods.building import build_method
 from hashprompt.methods.config import MethodConfig
-from hashprompt.methods.frames.configs.legacy import SWITCHES
-from hashprompt.methods.frames.configs.rehearsal import BufferOptions
+from hashprompt.methods.frames.options import SWITCHES, BufferOptions
 from hashprompt.methods.registry import find_method
 from hashprompt.report import read_result
 from hashprompt.runs.plan import Plan, plan, stored_plan

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from hashprompt.errors import UserError
-from hashprompt.methods.frames.configs.rehearsal import BufferOptions
+from hashprompt.methods.frames.options import BufferOptions
 from hashprompt.options.stream import StreamOptions
 from hashprompt.runs.plan import Plan
 from hashprompt.sweeps.folder import open_folder

@@ -4,19 +4,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from hashprompt.methods.config import MethodConfig, Schedule
+from hashprompt.methods.config import Layers, MethodConfig, PromptLength, Ridge, Schedule, Shrinkage
 from hashprompt.methods.registry import register
 from hashprompt.parts.variants import Storage
 
 
-@register(
-    "averaged-prompt",
-    title="Averaged prompt",
-    summary="one prompt averaged over tasks, class Gaussians that follow its drift, one pass",
-    family="drift compensation",
-)
+@register("averaged-prompt", family="drift compensation")
 class AveragedPromptConfig(MethodConfig):
-    """Options of Averaged prompt."""
+    """Averaged prompt: one prompt averaged over tasks, class Gaussians that follow its drift, one
+    pass.
+    """
 
     epochs: int = Field(
         50, ge=0, le=1_000_000, description="epochs on each task; 0 fits frozen features only"
@@ -25,13 +22,9 @@ class AveragedPromptConfig(MethodConfig):
     first_lr_scale: float = Field(
         3.0, gt=0, description="learning rate of the first task, which has no old classes, over lr"
     )
-    schedule: Schedule = Field(
-        "step", description="of the learning rate; `step` divides it by ten every 30 epochs"
-    )
-    layers: tuple[int, ...] | None = Field(
-        None, description="prompted blocks, 1 is the first; null: all"
-    )
-    prompt_length: int = Field(8, ge=1, le=10_000, description="keys (and values) in each block")
+    schedule: Schedule = "step"
+    layers: Layers = None
+    prompt_length: PromptLength = Field(8, description="keys (and values) in each block")
     drift: Literal["none", "shift", "affine"] = Field(
         "affine", description="drift compensation of old class Gaussians, fitted on new images"
     )
@@ -41,9 +34,5 @@ class AveragedPromptConfig(MethodConfig):
     )
     statistics: Storage = Field("covariance", description="what is stored for each class")
     rank: int = Field(16, ge=1, le=10_000, description="directions of low-rank statistics")
-    shrinkage: float = Field(
-        0.95, ge=0, le=1, description="of each class covariance towards the mean covariance"
-    )
-    ridge: float = Field(
-        0.3, gt=0, description="added to the diagonal of a covariance, share of its mean"
-    )
+    shrinkage: Shrinkage = 0.95
+    ridge: Ridge = 0.3

@@ -2,20 +2,13 @@
 
 from pydantic import Field
 
-from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
+from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "bic",
-    title="BiC",
-    summary="distillation with kept images; two numbers correct the logits of new classes",
-    paper="CVPR 2019",
-    family="rehearsal",
-    keeps_images=True,
-)
+@register("bic", paper="CVPR 2019")
 class BiCConfig(RehearsalConfig):
-    """Options of BiC."""
+    """BiC: distillation with kept images; two numbers correct the logits of new classes."""
 
     temperature: float = Field(2.0, gt=0, description="T of the distillation")
     held_out: float = Field(

@@ -2,30 +2,20 @@
 
 from pydantic import Field
 
-from hashprompt.methods.config import Schedule
-from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
+from hashprompt.methods.config import Epochs, Layers, PromptLength, Schedule
+from hashprompt.methods.frames.options import TuningConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "convprompt",
-    title="ConvPrompt",
-    summary="kernels of each task make prompts of an embedding that all tasks share",
-    paper="CVPR 2024",
-    family="prompts",
-)
+@register("convprompt", paper="CVPR 2024")
 class ConvPromptConfig(TuningConfig):
-    """Options of ConvPrompt."""
+    """ConvPrompt: kernels of each task make prompts of an embedding that all tasks share."""
 
-    epochs: int = Field(
-        10, ge=1, le=1_000_000, description="epochs of prompts and head on each task"
-    )
+    epochs: Epochs = 10
     lr: float = Field(0.005, gt=0, description="rate of all that trains, times batch_size/256")
-    schedule: Schedule = Field("cosine", description="of the rate")
-    layers: tuple[int, ...] = Field(
-        (1, 2, 3, 4, 5, 6, 7), description="prompted blocks, 1 is the first"
-    )
-    prompt_length: int = Field(20, ge=1, le=10_000, description="keys (and values) of a prompt")
+    schedule: Schedule = "cosine"
+    layers: Layers = (1, 2, 3, 4, 5, 6, 7)
+    prompt_length: PromptLength = 20
     kernel_size: int = Field(17, ge=1, le=1000, description="k, of the k × k kernels")
     prompts_per_task: int = Field(
         5,

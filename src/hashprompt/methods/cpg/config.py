@@ -2,32 +2,32 @@
 
 from pydantic import Field, model_validator
 
-from hashprompt.methods.config import MethodConfig
+from hashprompt.methods.config import (
+    BatchSize,
+    Epochs,
+    MethodConfig,
+    PromptLength,
+    TopK,
+    WeightDecay,
+)
 from hashprompt.methods.registry import register
 
 
-@register(
-    "cpg",
-    title="CPG",
-    summary="gated prompt experts in every block, updated in the null space of old tasks",
-    paper="AAAI 2025",
-    scenarios=("class",),
-    family="prompts",
-)
+@register("cpg", paper="AAAI 2025", scenarios=("class",), family="prompts")
 class CPGConfig(MethodConfig):
-    """Options of CPG."""
+    """CPG: gated prompt experts in every block, updated in the null space of old tasks."""
 
-    batch_size: int = Field(360, ge=1, le=65_536, description="images per step")
-    epochs: int = Field(10, ge=1, le=1_000_000, description="epochs on each task")
+    batch_size: BatchSize = 360
+    epochs: Epochs = 10
     repeats: int = Field(10, ge=1, le=10_000, description="times that an epoch shows each image")
     lr: float = Field(0.01, gt=0, description="rate of gates, experts and head")
     milestones: tuple[int, ...] = Field(
         (5, 8), description="epochs that start with a tenth of the rate, 1 is the first"
     )
-    weight_decay: float = Field(5e-5, ge=0, description="of gates, experts and head")
+    weight_decay: WeightDecay = Field(5e-5, description="of gates, experts and head")
     experts: int = Field(36, ge=3, le=100_000, description="prompts in the pool of a block")
-    prompt_length: int = Field(4, ge=1, le=10_000, description="tokens of a prompt")
-    top_k: int = Field(4, ge=1, le=10_000, description="experts mixed per image and block")
+    prompt_length: PromptLength = Field(4, description="tokens of a prompt")
+    top_k: TopK = Field(4, description="experts mixed per image and block")
     temperature: float = Field(28.0, gt=0, description="κ, divides the logits in training")
     balance: float = Field(0.05, ge=0, description="weight of the load-balancing term")
     plasticity: float = Field(

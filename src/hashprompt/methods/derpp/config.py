@@ -2,20 +2,13 @@
 
 from pydantic import Field
 
-from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
+from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "derpp",
-    title="DER++",
-    summary="kept images with the logits they had, which the whole ViT learns to keep",
-    paper="NeurIPS 2020",
-    family="rehearsal",
-    keeps_images=True,
-)
+@register("derpp", paper="NeurIPS 2020")
 class DERppConfig(RehearsalConfig):
-    """Options of DER++."""
+    """DER++: kept images with the logits they had, which the whole ViT learns to keep."""
 
     logit_weight: float = Field(
         0.3, ge=0, description="α: how strongly kept images hold on to the logits stored with them"

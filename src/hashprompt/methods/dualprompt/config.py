@@ -2,24 +2,18 @@
 
 from pydantic import Field, model_validator
 
-from hashprompt.methods.frames.configs.keyed import KeyedConfig
-from hashprompt.methods.frames.configs.legacy import LegacyLayout
+from hashprompt.methods.config import PromptLength
+from hashprompt.methods.frames.options import KeyedConfig, LegacyLayout
 from hashprompt.methods.registry import register
 
 
-@register(
-    "dualprompt",
-    title="DualPrompt",
-    summary="a general prompt, and one per task found by the nearest key",
-    paper="ECCV 2022",
-    family="prompts",
-)
+@register("dualprompt", paper="ECCV 2022")
 class DualPromptConfig(KeyedConfig):
-    """Options of DualPrompt."""
+    """DualPrompt: a general prompt, and one per task found by the nearest key."""
 
     legacy_kv_layout: LegacyLayout = False
     layers: tuple[int, ...] = Field((3, 4, 5), description="blocks of the expert prompts")
-    prompt_length: int = Field(20, ge=1, le=10_000, description="keys (and values) per prompt")
+    prompt_length: PromptLength = 20
     general_layers: tuple[int, ...] = Field((1, 2), description="blocks of the general prompt")
     general_length: int = Field(
         5, ge=1, le=10_000, description="keys (and values) of the general prompt"

@@ -4,34 +4,27 @@ from typing import Literal
 
 from pydantic import Field
 
-from hashprompt.methods.config import Schedule
-from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
+from hashprompt.methods.config import Clip, Epochs, Schedule
+from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "dytox",
-    title="DyTox",
-    summary="the whole ViT trained; its last block asks a token and a head of each task",
-    paper="CVPR 2022",
-    family="rehearsal",
-    keeps_images=True,
-)
+@register("dytox", paper="CVPR 2022")
 class DyToxConfig(RehearsalConfig):
-    """Options of DyTox."""
+    """DyTox: the whole ViT trained; its last block asks a token and a head of each task."""
 
     lr: float = Field(2.5e-4, gt=0, description="rate of ViT and heads, times batch_size/256")
     optimizer: Literal["adam", "sgd"] = Field("adam", description="sgd has momentum 0.9")
-    schedule: Schedule = Field("cosine", description="of the rate")
-    clip: float | None = Field(None, gt=0, description="largest gradient norm")
+    schedule: Schedule = "cosine"
+    clip: Clip = None
     keep_cls: bool = Field(
         True,
         description="whether a task's token is added to the encoder's class token; else it stands "
         "in its place, as in the paper, whose network is not pre-trained",
     )
     divergence: float = Field(0.1, ge=0, description="weight of the divergence head's loss")
-    finetuning_epochs: int = Field(
-        20, ge=1, le=1_000_000, description="epochs on the memory alone, with a frozen encoder"
+    finetuning_epochs: Epochs = Field(
+        20, description="epochs on the memory alone, with a frozen encoder"
     )
     finetuning_lr: float = Field(
         2.5e-5, gt=0, description="rate of these epochs, times batch_size/256"

@@ -1,16 +1,9 @@
 """Options of ER."""
 
-from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
+from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "er",
-    title="ER",
-    summary="the whole ViT trained on new images and kept ones",
-    paper="Chaudhry et al. 2019",
-    family="rehearsal",
-    keeps_images=True,
-)
+@register("er", paper="Chaudhry et al. 2019")
 class ERConfig(RehearsalConfig):
-    """Options of ER."""
+    """ER: the whole ViT trained on new images and kept ones."""

@@ -2,19 +2,13 @@
 
 from pydantic import Field
 
-from hashprompt.methods.frames.configs.full_finetuning import WholeConfig
+from hashprompt.methods.frames.options import WholeConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "ewc",
-    title="EWC",
-    summary="the whole ViT trained; weights that mattered to old tasks are held back",
-    paper="PNAS 2017",
-    family="regularisation",
-)
+@register("ewc", paper="PNAS 2017")
 class EWCConfig(WholeConfig):
-    """Options of EWC."""
+    """EWC: the whole ViT trained; weights that mattered to old tasks are held back."""
 
     penalty: float = Field(1000.0, ge=0, description="λ, how strongly old weights are held")
     decay: float = Field(1.0, ge=0, le=1, description="γ, what a task leaves of the F before it")

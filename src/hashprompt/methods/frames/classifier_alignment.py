@@ -15,8 +15,8 @@ from torch import Tensor
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskView
-from hashprompt.methods.frames.configs.classifier_alignment import AlignedConfig
 from hashprompt.methods.frames.full_finetuning import WholeTuning
+from hashprompt.methods.frames.options import AlignedConfig
 from hashprompt.parts.alignment import shuffled_batches
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Method, Phase, Prediction, TaskView
-from hashprompt.methods.frames.configs.domains import DomainConfig
+from hashprompt.methods.frames.options import DomainConfig
 from hashprompt.methods.frames.prompt_tuning import training_phase
 from hashprompt.parts.centroids import Centroids
 from hashprompt.parts.slots import TaskSlots, uniform

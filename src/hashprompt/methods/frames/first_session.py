@@ -17,7 +17,7 @@ from hashprompt.methods.base import (
     TaskView,
     learning_rate_factor,
 )
-from hashprompt.methods.frames.configs.first_session import FirstSessionConfig
+from hashprompt.methods.frames.options import FirstSessionConfig
 from hashprompt.methods.phase import Optimizer
 from hashprompt.parts.cosine import CosineHead
 from hashprompt.parts.heads import GrowingLinear

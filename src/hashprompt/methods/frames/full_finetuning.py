@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Losses, Method, Phase, Prediction, StepResult, TaskView
-from hashprompt.methods.frames.configs.full_finetuning import WholeConfig
+from hashprompt.methods.frames.options import WholeConfig
 from hashprompt.methods.frames.prompt_tuning import training_phase
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 from hashprompt.parts.trained_weights import TrainedWeights

@@ -23,7 +23,7 @@ from hashprompt.methods.base import (
     StepResult,
     TaskView,
 )
-from hashprompt.methods.frames.configs.hide_pipeline import HeadsConfig, PromptConfig
+from hashprompt.methods.frames.options import HeadsConfig, PromptConfig
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.contrastive import contrastive_identity, contrastive_paper
 from hashprompt.parts.discriminant import Discriminant

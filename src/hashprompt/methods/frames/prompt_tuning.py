@@ -20,7 +20,7 @@ from hashprompt.methods.base import (
     StepResult,
     TaskView,
 )
-from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
+from hashprompt.methods.frames.options import TuningConfig
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 
 

@@ -4,8 +4,8 @@ import torch
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Seen, TaskView
-from hashprompt.methods.frames.configs.rehearsal import RehearsalConfig
 from hashprompt.methods.frames.full_finetuning import WholeTuning
+from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.parts.memory import Memory, Remembered
 
 

@@ -4,27 +4,22 @@ from typing import Literal
 
 from pydantic import Field
 
-from hashprompt.methods.frames.configs.first_session import FirstSessionConfig
+from hashprompt.methods.config import BatchSize, Epochs, WeightDecay
+from hashprompt.methods.frames.options import FirstSessionConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "fsa",
-    title="FSA",
-    summary="linear discriminant from sums, ViT trained on the first task",
-    paper="ICCV 2023",
-    family="first-task adaptation",
-)
+@register("fsa", paper="ICCV 2023")
 class FsaConfig(FirstSessionConfig):
-    """Options of FSA."""
+    """FSA: linear discriminant from sums, ViT trained on the first task."""
 
     adaptation: Literal["full", "film"] = Field(
         "full", description="weights that the first task trains: all, or scale and shift of norms"
     )
-    batch_size: int = Field(256, ge=1, le=65_536, description="images per step")
-    epochs: int = Field(200, ge=1, le=1_000_000, description="epochs of the first session")
+    batch_size: BatchSize = 256
+    epochs: Epochs = Field(200, description="epochs of the first session")
     lr: float = Field(5e-3, gt=0, description="its rate, × 0.7 after each quarter of the epochs")
-    weight_decay: float = Field(0.0, ge=0, description="its weight decay")
+    weight_decay: WeightDecay = Field(0.0, description="its weight decay")
     dropout: float = Field(
         0.5, ge=0, lt=1, description="share of a feature's numbers dropped in the first session"
     )

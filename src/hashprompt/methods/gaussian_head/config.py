@@ -1,14 +1,9 @@
 """Options of Gaussian head."""
 
-from hashprompt.methods.frames.configs.hide_pipeline import HeadsConfig
+from hashprompt.methods.frames.options import HeadsConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "gaussian-head",
-    title="Gaussian head",
-    summary="plain features and class Gaussians, no prompts at all",
-    family="statistics",
-)
+@register("gaussian-head")
 class GaussianHeadConfig(HeadsConfig):
-    """Options of Gaussian head."""
+    """Gaussian head: plain features and class Gaussians, no prompts at all."""

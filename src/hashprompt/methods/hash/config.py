@@ -4,20 +4,18 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from hashprompt.methods.frames.configs.hide_pipeline import PromptConfig
+from hashprompt.methods.config import Count, Layers, PromptLength, TopK
+from hashprompt.methods.frames.options import PromptConfig
 from hashprompt.methods.registry import register
 from hashprompt.parts.variants import Modulation, Penalty, RouterInit
 
 
-@register(
-    "hash",
-    title="Hash",
-    summary="shared prompt pool, one router per task, history-aware modulation",
-    paper="CVPR 2026, arXiv 2601.20894",
-    family="prompts",
-)
+@register("hash", paper="CVPR 2026, arXiv 2601.20894")
 class HashConfig(PromptConfig):
-    """Options of Hash; the defaults are the recommended reading of the paper."""
+    """Hash: shared prompt pool, one router per task, history-aware modulation.
+
+    The defaults are the recommended reading of the paper.
+    """
 
     main = (
         *("batch_size", "epochs", "lr", "layers", "experts"),
@@ -28,12 +26,10 @@ class HashConfig(PromptConfig):
         *("infer_penalty", "penalty_exponent", "hgm_mode", "protected", "history"),
         *("history_scale", "mask_inactive", "contrastive_form", "tii_target"),
     )
-    layers: tuple[int, ...] | None = Field(
-        (1, 2, 3, 4), description="prompted blocks, 1 is the first; null: all"
-    )
-    experts: int = Field(15, ge=1, le=100_000, description="N_r, prompts in the pool")
-    prompt_length: int = Field(15, ge=1, le=10_000, description="L_p, length of a prompt")
-    top_k: int = Field(2, ge=1, le=10_000, description="k, experts mixed per image")
+    layers: Layers = (1, 2, 3, 4)
+    experts: Count = Field(15, description="N_r, prompts in the pool")
+    prompt_length: PromptLength = Field(15, description="L_p, length of a prompt")
+    top_k: TopK = Field(2, description="k, experts mixed per image")
     len_mode: Literal["per_half", "total"] = Field(
         "per_half", description="L_p keys and L_p values, or L_p in total for both"
     )
@@ -63,9 +59,7 @@ class HashConfig(PromptConfig):
         description="scale the update of the optimiser; or the gradient (Adam undoes it); or the "
         "gradient with plain SGD",
     )
-    protected: int = Field(
-        2, ge=1, le=100_000, description="k_A, size of A_t, the most-used experts"
-    )
+    protected: Count = Field(2, description="k_A, size of A_t, the most-used experts")
     history: Literal["task", "step"] = Field(
         "task", description="A_t fixed while a task is trained, or live"
     )

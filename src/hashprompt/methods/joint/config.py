@@ -4,12 +4,6 @@ from hashprompt.methods.finetune.config import FinetuneConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "joint",
-    title="Joint",
-    summary="all tasks at once, same capacity: the ceiling",
-    joint=True,
-    family="references",
-)
+@register("joint", joint=True)
 class JointConfig(FinetuneConfig):
-    """Options of Joint."""
+    """Joint: all tasks at once, same capacity: the ceiling."""

@@ -4,24 +4,18 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from hashprompt.methods.frames.configs.keyed import KeyedConfig
-from hashprompt.methods.frames.configs.rehearsal import BufferOptions
+from hashprompt.methods.config import Count, PromptLength, TopK
+from hashprompt.methods.frames.options import BufferOptions, KeyedConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "l2p",
-    title="L2P",
-    summary="a shared pool of prompts, chosen by the nearest keys",
-    paper="CVPR 2022",
-    family="prompts",
-)
+@register("l2p", paper="CVPR 2022")
 class L2PConfig(BufferOptions, KeyedConfig):
-    """Options of L2P."""
+    """L2P: a shared pool of prompts, chosen by the nearest keys."""
 
-    prompts: int = Field(30, ge=1, le=100_000, description="N, prompts in the pool")
-    prompt_length: int = Field(5, ge=1, le=10_000, description="tokens per prompt")
-    top_k: int = Field(5, ge=1, le=10_000, description="prompts per image")
+    prompts: Count = Field(30, description="N, prompts in the pool")
+    prompt_length: PromptLength = Field(5, description="tokens per prompt")
+    top_k: TopK = Field(5, description="prompts per image")
     head_input: Literal["cls", "prompts"] = Field(
         "cls", description="the head reads the class token, or the mean of the prompts' outcomes"
     )

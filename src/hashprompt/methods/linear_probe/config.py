@@ -6,14 +6,9 @@ from hashprompt.methods.config import MethodConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "linear-probe",
-    title="Linear probe",
-    summary="logistic regression on all plain features so far, which are kept",
-    family="references",
-)
+@register("linear-probe", family="references")
 class LinearProbeConfig(MethodConfig):
-    """Options of the linear probe."""
+    """Linear probe: logistic regression on all plain features so far, which are kept."""
 
     # On both embedded streams 1 to 100 answer alike (within a point); the middle of them.
     l2: float = Field(

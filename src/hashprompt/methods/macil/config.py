@@ -2,27 +2,20 @@
 
 from pydantic import Field
 
-from hashprompt.methods.config import MethodConfig, Schedule
+from hashprompt.methods.config import BatchSize, Count, Epochs, MethodConfig, Samples, Schedule
 from hashprompt.methods.registry import register
 
 
-@register(
-    "macil",
-    title="MACIL",
-    summary="low-rank changes of keys and values; class means follow, covariances are held",
-    paper="ICML 2025",
-    scenarios=("class",),
-    family="drift compensation",
-)
+@register("macil", paper="ICML 2025", scenarios=("class",), family="drift compensation")
 class MACILConfig(MethodConfig):
-    """Options of MACIL."""
+    """MACIL: low-rank changes of keys and values; class means follow, covariances are held."""
 
-    batch_size: int = Field(48, ge=1, le=65_536, description="images per step")
-    first_epochs: int = Field(20, ge=1, le=1_000_000, description="epochs on the first task")
-    epochs: int = Field(10, ge=1, le=1_000_000, description="epochs on each later task")
+    batch_size: BatchSize = 48
+    first_epochs: Epochs = Field(20, description="epochs on the first task")
+    epochs: Epochs = Field(10, description="epochs on each later task")
     lr: float = Field(0.01, gt=0, description="rate of the low-rank changes and the new head")
-    schedule: Schedule = Field("cosine", description="of the rate")
-    rank: int = Field(32, ge=1, le=100_000, description="of the change of keys, and of values")
+    schedule: Schedule = "cosine"
+    rank: Count = Field(32, description="of the change of keys, and of values")
     scale: float = Field(20.0, gt=0, description="s, of cosines in the loss")
     shift_width: float = Field(
         1.0,
@@ -37,10 +30,6 @@ class MACILConfig(MethodConfig):
     distillation_weight: float = Field(
         0.4, ge=0, description="of the loss that keeps patch tokens unlike the class token"
     )
-    align_epochs: int = Field(
-        5, ge=1, le=1_000_000, description="epochs of all heads on pseudo-features"
-    )
+    align_epochs: Epochs = Field(5, description="epochs of all heads on pseudo-features")
     align_lr: float = Field(0.01, gt=0, description="rate of that")
-    align_samples: int = Field(
-        256, ge=1, le=1_000_000, description="pseudo-features of each class in an epoch"
-    )
+    align_samples: Samples = Field(256, description="pseudo-features of each class in an epoch")

@@ -2,43 +2,29 @@
 
 from pydantic import Field, model_validator
 
-from hashprompt.methods.config import Schedule
-from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
+from hashprompt.methods.config import Clip, Count, Epochs, ScaleLR, Schedule
+from hashprompt.methods.frames.options import TuningConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "ovor",
-    title="OVOR",
-    summary="one prompt for all tasks, virtual outliers at the head",
-    paper="ICLR 2024",
-    family="prompts",
-)
+@register("ovor", paper="ICLR 2024")
 class OvorConfig(TuningConfig):
-    """Options of OVOR."""
+    """OVOR: one prompt for all tasks, virtual outliers at the head."""
 
-    epochs: int = Field(
-        16, ge=1, le=1_000_000, description="epochs of prompt and head on each task"
-    )
+    epochs: Epochs = 16
     lr: float = Field(1e-3, gt=0, description="rate of prompt and head")
-    scale_lr: bool = Field(False, description="whether rates are multiplied by batch_size/256")
+    scale_lr: ScaleLR = False
     schedule: Schedule = Field("coda", description="of the rate, one decay over both stages")
-    clip: float | None = Field(None, gt=0, description="largest gradient norm")
+    clip: Clip = None
     layers: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="prompted blocks, 1 is the first")
     prompt_lengths: tuple[int, ...] = Field(
         (5, 5, 20, 20, 20), description="keys (and values) in each prompted block"
     )
     outliers: bool = Field(True, description="second stage; without it this is OnePrompt")
-    outlier_epochs: int = Field(4, ge=1, le=1_000_000, description="epochs of the second stage")
-    outliers_per_class: int = Field(
-        40, ge=1, le=100_000, description="virtual outliers kept per class"
-    )
-    neighbours: int = Field(
-        50, ge=1, le=100_000, description="k of the distance to the k-th neighbour"
-    )
-    boundary: int = Field(
-        50, ge=1, le=100_000, description="features of a task that noise is added to"
-    )
+    outlier_epochs: Epochs = Field(4, description="epochs of the second stage")
+    outliers_per_class: Count = Field(40, description="virtual outliers kept per class")
+    neighbours: Count = Field(50, description="k of the distance to the k-th neighbour")
+    boundary: Count = Field(50, description="features of a task that noise is added to")
     noise_draws: int = Field(
         600, ge=1, le=1_000_000, description="noise vectors around each of them"
     )

@@ -4,25 +4,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from hashprompt.methods.frames.configs.domains import DomainConfig
+from hashprompt.methods.config import Count
+from hashprompt.methods.frames.options import DomainConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "pina",
-    title="PINA",
-    summary="one classifier, of the first domain; later ones are aligned to it",
-    paper="ECCV 2024",
-    scenarios=("domain",),
-    family="prompts",
-)
+@register("pina", paper="ECCV 2024")
 class PinaConfig(DomainConfig):
-    """Options of PINA."""
+    """PINA: one classifier, of the first domain; later ones are aligned to it."""
 
     alignment: Literal["shallow", "deep"] = Field(
         "shallow", description="one adapter on the feature, or one behind every block"
     )
-    hidden: int = Field(16, ge=1, le=100_000, description="width inside an adapter")
+    hidden: Count = Field(16, description="width inside an adapter")
     patch_shuffle: bool = Field(
         True, description="select the domain by images whose tiles are shuffled: costs a plain pass"
     )

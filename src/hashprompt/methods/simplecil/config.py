@@ -4,12 +4,6 @@ from hashprompt.methods.config import MethodConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "simplecil",
-    title="SimpleCIL",
-    summary="mean plain feature per class, cosine, no training",
-    paper="IJCV 2024",
-    family="statistics",
-)
+@register("simplecil", paper="IJCV 2024", family="statistics")
 class SimpleCILConfig(MethodConfig):
-    """Options of SimpleCIL."""
+    """SimpleCIL: mean plain feature per class, cosine, no training."""

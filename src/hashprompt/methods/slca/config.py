@@ -2,25 +2,20 @@
 
 from pydantic import Field
 
-from hashprompt.methods.frames.configs.classifier_alignment import AlignedConfig
+from hashprompt.methods.config import BatchSize, Epochs, WeightDecay
+from hashprompt.methods.frames.options import AlignedConfig
 from hashprompt.methods.registry import register
 
 
-@register(
-    "slca",
-    title="SLCA",
-    summary="the whole ViT trained slowly, the classifier aligned with class Gaussians",
-    paper="Zhang et al., ICCV 2023",
-    family="drift compensation",
-)
+@register("slca", paper="Zhang et al., ICCV 2023")
 class SLCAConfig(AlignedConfig):
-    """Slow learning of the whole ViT, and alignment of the classifier."""
+    """SLCA: the whole ViT trained slowly, the classifier aligned with class Gaussians."""
 
-    batch_size: int = Field(128, ge=1, le=65_536, description="images per step")
-    epochs: int = Field(20, ge=1, le=1_000_000, description="epochs on each task")
+    batch_size: BatchSize = 128
+    epochs: Epochs = 20
     lr: float = Field(1e-4, gt=0, description="rate of the ViT")
     head_lr_scale: float = Field(100.0, gt=0, description="rate of the head over that of the ViT")
-    weight_decay: float = Field(5e-4, ge=0, description="of everything that is trained")
+    weight_decay: WeightDecay = 5e-4
     decay_at: float = Field(
         0.9, gt=0, le=1, description="share of the epochs after which rates are divided by ten"
     )

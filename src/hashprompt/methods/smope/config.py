@@ -2,31 +2,24 @@
 
 from pydantic import Field, model_validator
 
-from hashprompt.methods.frames.configs.prompt_tuning import TuningConfig
+from hashprompt.methods.config import Clip, Count, Epochs, Layers, Samples, ScaleLR, TopK
+from hashprompt.methods.frames.options import TuningConfig
 from hashprompt.methods.registry import register
 from hashprompt.parts.variants import Storage
 
 
-@register(
-    "smope",
-    title="SMoPE",
-    summary="one prompt for all tasks, its tokens as sparse experts",
-    paper="ICLR 2026",
-    family="prompts",
-)
+@register("smope", paper="ICLR 2026")
 class SmopeConfig(TuningConfig):
-    """Options of SMoPE."""
+    """SMoPE: one prompt for all tasks, its tokens as sparse experts."""
 
-    epochs: int = Field(
-        20, ge=1, le=1_000_000, description="epochs of prompt and head on each task"
-    )
+    epochs: Epochs = 20
     lr: float = Field(0.025, gt=0, description="rate of the prompt")
     head_lr_scale: float = Field(0.2, gt=0, description="rate of the head over that of the prompt")
-    scale_lr: bool = Field(False, description="whether rates are multiplied by batch_size/256")
-    clip: float | None = Field(None, gt=0, description="largest gradient norm")
-    layers: tuple[int, ...] = Field((1, 2, 3, 4, 5, 6), description="prompted blocks, from 1")
-    experts: int = Field(25, ge=1, le=100_000, description="N_p, experts of each head of a block")
-    top_k: int = Field(5, ge=1, le=10_000, description="K, experts of a head that an image uses")
+    scale_lr: ScaleLR = False
+    clip: Clip = None
+    layers: Layers = (1, 2, 3, 4, 5, 6)
+    experts: Count = Field(25, description="N_p, experts of each head of a block")
+    top_k: TopK = Field(5, description="K, experts of a head that an image uses")
     noise: float = Field(
         0.4, ge=0, description="ε, what holds back experts in frequent use, share of the span"
     )
@@ -40,11 +33,8 @@ class SmopeConfig(TuningConfig):
         50, ge=0, le=1_000_000, description="epochs of the head on pseudo-features"
     )
     align_lr: float = Field(1e-5, gt=0, description="rate of that")
-    align_samples: int | None = Field(
-        None,
-        ge=1,
-        le=1_000_000,
-        description="pseudo-features per class and epoch; default batch_size",
+    align_samples: Samples | None = Field(
+        None, description="pseudo-features per class and epoch; default batch_size"
     )
 
     @model_validator(mode="after")

@@ -1,11 +1,9 @@
 """Weights of other programs: every published layout at reduced size, and the way to the files."""
 
 import argparse
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import torch
 from safetensors.torch import save, save_file
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
+from web_server import WebServer, web_server
 
 from hashprompt.backbone import load_backbone
 from hashprompt.backbone.catalogue import CATALOGUE, find_file, obtain
@@ -25,7 +24,7 @@ from hashprompt.data.transforms.recipes import make_views
 from hashprompt.errors import UserError
 from hashprompt.runs import benchmark
 from hashprompt.storage import download
-from hashprompt.storage.download import DownloadError, file_sha256
+from hashprompt.storage.download import file_hash
 
 SMALL = "test_vit"  # timm's: 6 blocks, width 64, 160 px
 IMAGENET = (0.485, 0.456, 0.406)
@@ -352,68 +351,12 @@ def test_the_statistics_are_part_of_the_protocol(tiny_npz: Path) -> None:
 # Downloads. --------------------------------------------------------------------------------
 
 
-class Site:
-    """A web server on this machine.
-
-    `files` are served by path; the first answers end after `cuts` bytes each, with the length of
-    the whole promised; `asked` are the requests as (method, path, range).
-    """
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        self.cuts: list[int] = []
-        self.resumes = True
-        self.asked: list[tuple[str, str, str | None]] = []
-        site = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                site.answer(self)
-
-            def do_HEAD(self) -> None:
-                site.answer(self)
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
-        wanted = request.headers["Range"]
-        first = not self.asked  # now: the next request may come before this one is answered
-        self.asked.append((request.command, request.path, wanted))
-        content = self.files.get(request.path)
-        if content is None:
-            request.send_error(404)
-            return
-        tag = f'"{hash(content)}"'
-        same = request.headers["If-Range"] == tag
-        start = int(wanted[6:-1]) if wanted and same and self.resumes else 0
-        request.send_response(206 if start else 200)
-        if start:
-            request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        request.send_header("ETag", tag)
-        request.send_header("X-Repo-Commit", "0" * 40)
-        request.send_header("Content-Length", str(len(content) - start))
-        request.end_headers()
-        # The first request of a download reads the headers alone.
-        looked = request.command == "HEAD" or first
-        cut = self.cuts.pop(0) if self.cuts and not looked else len(content)
-        if request.command == "GET":
-            request.wfile.write(content[start : start + cut])
-
-
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    site = Site()
-    thread = threading.Thread(target=site.server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
     monkeypatch.setattr(download, "PAUSE", 0.0)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    yield site
-    site.server.shutdown()
-    site.server.server_close()
+    with web_server() as server:
+        yield server
 
 
 @pytest.fixture
@@ -424,62 +367,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "weights"
 
 
-CONTENT = bytes(range(256)) * 40
-
-
-def ranges(site: Site) -> list[str | None]:
-    return [wanted for _, _, wanted in site.asked]
-
-
-def test_a_file_is_downloaded_once(site: Site, tmp_path: Path) -> None:
-    site.files["/w.pth"] = CONTENT
-    download.download(f"{site.url}/w.pth", tmp_path / "new" / "w.pth")
-    assert (tmp_path / "new" / "w.pth").read_bytes() == CONTENT
-    site.asked.clear()
-    download.download(f"{site.url}/w.pth", tmp_path / "new" / "w.pth")
-    assert site.asked == []
-
-
-def test_a_broken_transfer_goes_on_where_it_broke(site: Site, tmp_path: Path) -> None:
-    site.files["/w.pth"] = CONTENT
-    site.cuts = [3000, 1000]
-    download.download(f"{site.url}/w.pth", tmp_path / "w.pth")
-    assert (tmp_path / "w.pth").read_bytes() == CONTENT
-    assert ranges(site) == [None, None, "bytes=3000-", "bytes=4000-"]
-
-
-def test_a_truncated_file_is_never_taken_for_the_whole(site: Site, tmp_path: Path) -> None:
-    site.files["/w.pth"] = CONTENT
-    site.cuts = [3000] + [0] * download.IDLE_TRIES
-    with pytest.raises(DownloadError, match=f"after 3000 of {len(CONTENT)} bytes.*goes on"):
-        download.download(f"{site.url}/w.pth", tmp_path / "w.pth")
-    assert not (tmp_path / "w.pth").exists()
-    site.asked.clear()
-    download.download(f"{site.url}/w.pth", tmp_path / "w.pth")  # another day
-    assert (tmp_path / "w.pth").read_bytes() == CONTENT
-    assert ranges(site) == [None, "bytes=3000-"]
-    assert not list(tmp_path.glob("*.part"))
-
-
-def test_parts_of_two_versions_are_never_put_together(site: Site, tmp_path: Path) -> None:
-    site.files["/w.pth"] = CONTENT
-    site.cuts = [3000] + [0] * download.IDLE_TRIES
-    with pytest.raises(DownloadError):
-        download.download(f"{site.url}/w.pth", tmp_path / "w.pth")
-    site.files["/w.pth"] = CONTENT[::-1]
-    download.download(f"{site.url}/w.pth", tmp_path / "w.pth")
-    assert (tmp_path / "w.pth").read_bytes() == CONTENT[::-1]
-    assert not list(tmp_path.glob(".*.part"))
-
-
-def test_a_server_that_cannot_resume_sends_the_whole_again(site: Site, tmp_path: Path) -> None:
-    site.files["/w.pth"] = CONTENT
-    site.cuts, site.resumes = [3000], False
-    download.download(f"{site.url}/w.pth", tmp_path / "w.pth")
-    assert (tmp_path / "w.pth").read_bytes() == CONTENT
-
-
-def publish(site: Site, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def publish(site: WebServer, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Serve a small file as a checkpoint of the catalogue; the same file on disk."""
     entry = replace(CATALOGUE[name], architecture=SMALL, url=f"{site.url}/{name}")
     monkeypatch.setitem(CATALOGUE, name, entry)
@@ -490,21 +378,21 @@ def publish(site: Site, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_name_is_downloaded_and_converted_when_it_is_used(
-    name: str, site: Site, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, site: WebServer, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = publish(site, name, tmp_path, monkeypatch)
     site.cuts = [5000]
     loaded = load_backbone(name)
     path = cache / f"{name}{CATALOGUE[name].suffix}"
     assert path.read_bytes() == published.read_bytes()
-    assert (cache / f"{path.name}.sha256").read_text() == f"{file_sha256(path)}  {path.name}\n"
-    site.asked.clear()
+    assert (cache / f"{path.name}.sha256").read_text() == f"{file_hash(path)}  {path.name}\n"
+    site.requests.clear()
     assert load_backbone(name).weights_sha256 == loaded.weights_sha256
-    assert site.asked == []
+    assert site.requests == []
 
 
 def test_a_file_that_changed_since_its_first_use_is_refused(
-    site: Site, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: WebServer, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(site, "dino1k", tmp_path, monkeypatch)
     load_backbone("dino1k")
@@ -519,7 +407,7 @@ def test_a_file_that_changed_since_its_first_use_is_refused(
 
 
 def test_a_file_that_cannot_be_read_leaves_no_checksum(
-    site: Site, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: WebServer, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(site, "dino1k", tmp_path, monkeypatch)
     site.files["/dino1k"] = b"<html>Please log in</html>"
@@ -553,20 +441,20 @@ def test_without_a_connection_the_message_says_how_to_bring_the_file(
 ) -> None:
     closed = replace(CATALOGUE["ibot1k"], url="http://127.0.0.1:9/x.pth")
     monkeypatch.setitem(CATALOGUE, "ibot1k", closed)
-    message = r"http://127\.0\.0\.1:9/x\.pth: no connection .*"
+    message = r"http://127\.0\.0\.1:9/x\.pth: the connection failed .*"
     with pytest.raises(UserError, match=message + ways_to_bring("ibot1k", r"ibot1k\.pth", cache)):
         obtain("ibot1k")
 
 
 def test_an_address_that_is_gone_is_asked_once(
-    site: Site, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: WebServer, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(site, "moco1k", tmp_path, monkeypatch)
     site.files.clear()
     ways = ways_to_bring("moco1k", r"moco1k\.pth\.tar", cache)
     with pytest.raises(UserError, match="the server answers 404 Not Found.*" + ways):
         obtain("moco1k")
-    assert len(site.asked) == 1
+    assert len(site.requests) == 1
     assert not [path for path in cache.iterdir() if path.suffix != ".lock"]
 
 
@@ -576,42 +464,42 @@ TAGGED = f"{SMALL}.r160_in1k"
 
 
 @pytest.fixture
-def hub(site: Site, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+def hub(site: WebServer, cache: Path, monkeypatch: pytest.MonkeyPatch) -> WebServer:
     monkeypatch.setenv("HF_ENDPOINT", site.url)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache.parent / "hub"))
     return site
 
 
-def test_a_timm_name_is_downloaded_from_its_hub_once(hub: Site) -> None:
+def test_a_timm_name_is_downloaded_from_its_hub_once(hub: WebServer) -> None:
     model = vit()
     hub.files[f"/timm/{TAGGED}/resolve/main/model.safetensors"] = save(model.state_dict())
     loaded = load_backbone(TAGGED)
     assert torch.equal(loaded.model.vit.pos_embed, model.pos_embed)
-    hub.asked.clear()
+    hub.requests.clear()
     assert load_backbone(TAGGED).weights_sha256 == loaded.weights_sha256
-    assert hub.asked == []
+    assert hub.requests == []
 
 
-def test_a_hub_that_does_not_answer_is_asked_once(hub: Site, cache: Path) -> None:
+def test_a_hub_that_does_not_answer_is_asked_once(hub: WebServer, cache: Path) -> None:
     file = rf"{TAGGED}\.safetensors"
     with pytest.raises(UserError, match="404.*" + ways_to_bring(TAGGED, file, cache)):
         load_backbone(TAGGED)
-    assert len(hub.asked) == 1
+    assert len(hub.requests) == 1
 
 
 def test_no_hub_at_all_gives_the_same_message(
-    hub: Site, cache: Path, monkeypatch: pytest.MonkeyPatch
+    hub: WebServer, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(UserError, match=ways_to_bring(TAGGED, rf"{TAGGED}\.safetensors", cache)):
         load_backbone(TAGGED)
 
 
-def test_timm_weights_that_were_brought_need_no_hub(hub: Site, cache: Path) -> None:
+def test_timm_weights_that_were_brought_need_no_hub(hub: WebServer, cache: Path) -> None:
     cache.mkdir(parents=True)
     write(cache / f"{TAGGED}.safetensors", vit().state_dict())
     load_backbone(TAGGED)
-    assert hub.asked == []
+    assert hub.requests == []
 
 
 @pytest.mark.parametrize("name", ["vit_base_patch16_224", "vit_base_patch16_224_in21k"])
@@ -621,19 +509,19 @@ def test_a_timm_name_without_its_tag_is_refused(name: str) -> None:
 
 
 def test_the_list_tells_what_is_here_and_what_a_download_costs(
-    cli: Any, hub: Site, cache: Path
+    cli: Any, hub: WebServer, cache: Path
 ) -> None:
     cache.mkdir(parents=True)
     path = write(cache / "ibot1k.pth", {"big": torch.zeros(500_000)})
     hub.files[f"/timm/{TAGGED}/resolve/main/model.safetensors"] = save(vit().state_dict())
     load_backbone(TAGGED)
-    hub.asked.clear()
+    hub.requests.clear()
     said = " ".join(cli("backbones").out.split())
     assert "about 413 MB to download from storage.googleapis.com" in said
     assert "iBOT on ImageNet-1k, teacher · here, 2 MB" in said
     assert path.name in said.replace(" ", "")  # long paths are wrapped
     assert f"{TAGGED} timm" in said
-    assert hub.asked == []
+    assert hub.requests == []
 
 
 def test_an_absurd_image_size_is_refused_in_words() -> None:

@@ -15,7 +15,7 @@ from hashprompt.data.checking.checkup import check
 from hashprompt.data.dataset import ImageTable
 from hashprompt.data.reading import lists
 from hashprompt.data.reading.arrays import coarse_source, read_arrays
-from hashprompt.data.reading.images import MOST_PIXELS
+from hashprompt.data.reading.images import MAX_PIXELS
 from hashprompt.data.reading.lists import listed_entries
 from hashprompt.data.reading.options import ReadOptions
 from hashprompt.data.sets import imagenet_r
@@ -44,7 +44,7 @@ def _soon_and_in_little_memory() -> Iterator[None]:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     # One photo of the largest size, twice while its channels are moved, and little beside it.
-    assert peak < 6 * MOST_PIXELS + 100e6
+    assert peak < 6 * MAX_PIXELS + 100e6
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_what_is_no_file_is_no_list(tmp_path: Path, make: Any) -> None:
 
 
 def test_a_list_longer_than_any_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lists, "MOST_ROWS", 3)
+    monkeypatch.setattr(lists, "MAX_ROWS", 3)
     (tmp_path / "a.csv").write_text("path,label\n" + "a.png,cat\n" * 4)
     with pytest.raises(UserError, match="more than 3 images"):
         listed_entries(tmp_path / "a.csv")

@@ -20,7 +20,7 @@ from hashprompt.data.checking.contact_sheet import contact_sheet
 from hashprompt.data.reading import images
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.data.reading.images import (
-    MOST_RATIO,
+    MAX_RATIO,
     UnreadableImage,
     file_digest,
     from_pil,
@@ -72,7 +72,7 @@ def test_a_link_to_a_photo_is_read(tmp_path: Path, write: Any) -> None:
 def test_a_file_larger_than_any_image_is_not_opened(
     tmp_path: Path, write: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(images, "MOST_BYTES", 100)
+    monkeypatch.setattr(images, "MAX_BYTES", 100)
     photo = write(tmp_path / "a.png", width=40, height=40)
     with pytest.raises(UnreadableImage, match="MB, and at most"):
         read_image(photo)
@@ -81,7 +81,7 @@ def test_a_file_larger_than_any_image_is_not_opened(
 # Proportions. ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("width", "height"), [(MOST_RATIO, 1), (2, 2 * MOST_RATIO)])
+@pytest.mark.parametrize(("width", "height"), [(MAX_RATIO, 1), (2, 2 * MAX_RATIO)])
 def test_proportions_are_read_up_to_the_limit(tmp_path: Path, width: int, height: int) -> None:
     Image.new("L", (width, height)).save(tmp_path / "a.png")
     assert read_image(tmp_path / "a.png").shape == (3, height, width)
@@ -120,7 +120,7 @@ def test_images_are_resized_in_pieces_that_fit_and_come_out_the_same(
         return inner(self, piece)
 
     monkeypatch.setattr(Views, "_resized_center", counted)
-    monkeypatch.setattr(views, "MOST_PIXELS", 10_000)  # 40 · 60 and 37 · 55 pixels an image
+    monkeypatch.setattr(views, "MAX_PIXELS", 10_000)  # 40 · 60 and 37 · 55 pixels an image
     for form, expected in zip((given, PhotoBatch(given)), whole, strict=True):
         assert torch.equal(prepare.clean(form), expected)
     assert sizes == 2 * [2, 2, 2, 1]
@@ -292,7 +292,7 @@ def test_an_image_that_fails_gives_its_budget_back(hostile: Path) -> None:
     for name in ("half.png", "deep.tif", "lying.ppm"):
         with pytest.raises(UnreadableImage):
             read_image(hostile / name)
-    assert images.DECODING.left == images.MOST_PIXELS
+    assert images.DECODING.left == images.MAX_PIXELS
 
 
 def test_every_photo_of_a_table_goes_through_the_door(tmp_path: Path, hostile: Path) -> None:

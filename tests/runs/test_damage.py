@@ -319,7 +319,7 @@ def test_a_run_of_the_first_format_is_refused_in_words(run: Path, cli: Any) -> N
     for command in ("resume", "evaluate", "report", "compare"):
         outcome = cli(command, run)
         assert outcome.code == 1
-        assert "made by an older hashprompt" in outcome.said
+        assert "made by another version of hashprompt" in outcome.said
 
 
 # Disks that cannot be written. -----------------------------------------------------------------

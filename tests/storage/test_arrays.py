@@ -1,6 +1,7 @@
 """`.npz` files: read like numpy does, but what promises too much is refused first."""
 
 import io
+import resource
 import subprocess
 import sys
 import zipfile
@@ -47,58 +48,50 @@ def test_arrays_come_back_as_numpy_reads_them(tmp_path, save):
             np.testing.assert_array_equal(found[name], expected[name])
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (npy_bytes((2**40,)), "1,099.5 GB of memory"),
-        (npy_bytes((2**40, 0)), "1,099.5 GB of memory"),
-        (npy_bytes((2**40,), "<U0"), "1,099.5 GB of memory"),
-        (npy_bytes((2**62, 2**62)), "GB of memory"),
-        (npy_bytes((-1,)), "does not hold"),
-        (npy_bytes((3,), content=b"12"), "does not hold"),
-        (npy_bytes((3,), content=b"1234"), "does not hold"),
-        (npy_bytes((1,), "|O", b"12345678"), "objects"),
-        (npy_bytes((1,), [("a", "<i4")], b"1234"), "records"),
-        (b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65535, "cannot be read"),
-        (b"\x93NUMPY\x07\x00", "unknown version"),
-        (b"no array", "cannot be read"),
-        (b"", "cannot be read"),
-    ],
-)
-def test_an_array_that_is_not_what_it_says_is_refused_before_it_is_read(tmp_path, content, reason):
-    path = write_zip(tmp_path / "a.npz", x=content)
-    with pytest.raises(UserError, match=reason):
+BAD_ARRAYS = {
+    "a terabyte": npy_bytes((2**40,)),
+    "too many bytes to count": npy_bytes((2**62, 2**62)),
+    "a negative side": npy_bytes((-1,)),
+    "too little": npy_bytes((3,), content=b"12"),
+    "objects": npy_bytes((1,), "|O", b"12345678"),
+    "records": npy_bytes((1,), [("a", "<i4")], b"1234"),
+    "an endless header": b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65535,
+    "another version": b"\x93NUMPY\x07\x00",
+    "text": b"no array",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ARRAYS)
+def test_an_array_that_is_not_what_it_says_is_refused(tmp_path, kind):
+    path = write_zip(tmp_path / "a.npz", x=BAD_ARRAYS[kind])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match=r"a\.npz cannot be read as an \.npz file"):
         read_npz(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
-def test_what_is_no_npz_file_is_refused_in_words(tmp_path):
+def test_what_is_no_npz_file_is_refused_in_words(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "MAX_ARRAYS", 2)
     (tmp_path / "text.npz").write_text("hello")
     (tmp_path / "folder.npz").mkdir()
     with zipfile.ZipFile(tmp_path / "other.npz", "w") as packed:
         packed.writestr("readme.txt", "hello")
-    with zipfile.ZipFile(tmp_path / "lzma.npz", "w", zipfile.ZIP_LZMA) as packed:
-        packed.writestr("x.npy", npy_bytes((1,), content=b"1"))
     with zipfile.ZipFile(tmp_path / "twice.npz", "w") as packed:
         packed.writestr("x.npy", npy_bytes((1,), content=b"1"))
         with pytest.warns(UserWarning, match="Duplicate name"):
             packed.writestr("x.npy", npy_bytes((1,), content=b"2"))
+    np.savez(tmp_path / "many.npz", a=1, b=2, c=3)
     for name, reason in (
         ("text", "cannot be read as an .npz file"),
         ("folder", "not a regular file"),
         ("other", "`readme.txt` in it is no array"),
-        ("lzma", "packed in an unusual way"),
         ("twice", "two arrays of one name"),
+        ("many", "or more than 2"),
         ("absent", "There is no file"),
     ):
         with pytest.raises(UserError, match=reason):
             read_npz(tmp_path / f"{name}.npz")
-
-
-def test_more_arrays_than_any_network_has_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrays, "MOST_ARRAYS", 2)
-    np.savez(tmp_path / "a.npz", a=1, b=2, c=3)
-    with pytest.raises(UserError, match="3 arrays; at most 2"):
-        read_npz(tmp_path / "a.npz")
 
 
 def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path):

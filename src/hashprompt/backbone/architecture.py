@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     ViT = VisionTransformer | PlainViT
 
-LARGEST = 2048  # pixels a side
-MOST_PATCHES = (LARGEST // 16) ** 2  # attention looks from each to each
+MAX_SIDE = 2048  # pixels a side
+MAX_PATCHES = (MAX_SIDE // 16) ** 2  # attention looks from each to each
 # Tensors that a frozen feature extractor does without.
 HEAD_PREFIXES = ("head.", "head_dist.", "fc_norm.", "pre_logits", "mask_token", "masked_embed")
 NUMBERS = (torch.float32, torch.float16, torch.bfloat16)  # that weights are stored as
@@ -38,8 +38,8 @@ class Architecture(BaseModel):
     """The sizes of a plain ViT, as our own files give them: arguments of `VisionTransformer`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    img_size: int = Field(ge=1, le=LARGEST)
-    patch_size: int = Field(ge=1, le=LARGEST)
+    img_size: int = Field(ge=1, le=MAX_SIDE)
+    patch_size: int = Field(ge=1, le=MAX_SIDE)
     embed_dim: int = Field(ge=1, le=16_384)
     depth: int = Field(ge=1, le=256)
     num_heads: int = Field(ge=1, le=256)
@@ -183,9 +183,9 @@ def _filtered(vit: "VisionTransformer", weights: Weights, path: Path) -> dict[st
 def _check_size(vit: "ViT", path: Path) -> None:
     """Refuse a model that this machine should not even begin to fill."""
     patches = vit.patch_embed.num_patches
-    if patches is not None and patches > MOST_PATCHES:
+    if patches is not None and patches > MAX_PATCHES:
         raise UserError(
-            f"{path} is made for {patches:,} patches an image; at most {MOST_PATCHES:,} are used."
+            f"{path} is made for {patches:,} patches an image; at most {MAX_PATCHES:,} are used."
         )
     size, most = 4 * sum(tensor.numel() for tensor in vit.state_dict().values()), memory_budget()
     if size > most:

@@ -75,7 +75,7 @@ CATALOGUE: dict[str, Checkpoint] = {
 }
 
 NANO = "nano"
-MOST_RECORD = 10_000  # bytes of a line with a checksum and a name
+MAX_RECORD = 10_000  # bytes of a line with a checksum and a name
 FILE_TYPES = (".safetensors", ".pth", ".pt", ".npz", ".pth.tar")  # of weights that can be read
 HOW_TO_NAME = (
     f"Give `nano`, one of {', '.join(f'`{name}`' for name in CATALOGUE)}, a timm name with its "
@@ -127,7 +127,7 @@ def obtain(name: str, may_download: bool = True) -> Path:
         path = download_folder() / f"{name}{checkpoint.suffix}"
         try:
             # Twice the size, which is computed.
-            download(checkpoint.url, path, most=2 * checkpoint.megabytes * 10**6)
+            download(checkpoint.url, path, max_size=2 * checkpoint.megabytes * 10**6)
         except DownloadError as error:
             raise UserError(unavailable(name, checkpoint.url, str(error), path.name)) from error
     return path
@@ -168,10 +168,10 @@ class Checksum:
         """Refuse a file that differs from the recorded one."""
         if not (self._ours and self._record.is_file()):
             return
-        from hashprompt.storage.download import file_sha256
+        from hashprompt.storage.download import file_hash
 
-        line = read_file(self._record, MOST_RECORD).decode(errors="replace")
-        recorded, found = line.partition(" ")[0], file_sha256(self._path)
+        line = read_file(self._record, MAX_RECORD).decode(errors="replace")
+        recorded, found = line.partition(" ")[0], file_hash(self._path)
         if found != recorded:
             raise UserError(
                 f"{self._path} is not the file that was first used under this name: its SHA-256 is "
@@ -183,9 +183,9 @@ class Checksum:
         """Remember the file, which has just proved to be readable."""
         if not self._ours or self._record.is_file():
             return
-        from hashprompt.storage.download import file_sha256
+        from hashprompt.storage.download import file_hash
 
-        line = f"{file_sha256(self._path)}  {self._path.name}\n"
+        line = f"{file_hash(self._path)}  {self._path.name}\n"
         with suppress(UserError):  # a cache that several people read and one of them fills
             write_atomically(self._record, line.encode())
 

@@ -16,8 +16,7 @@ from hashprompt.backbone.catalogue import (
     unavailable,
 )
 from hashprompt.errors import UserError
-from hashprompt.storage.download import MOST
-from hashprompt.storage.web import TIMEOUT, DownloadError
+from hashprompt.storage.download import MAX_SIZE, TIMEOUT, DownloadError
 
 FILE = "model.safetensors"
 
@@ -71,8 +70,10 @@ def _hub_file(name: str, repository: str, may_download: bool) -> Path:
     try:
         # The client tries for half a minute where there is no connection; this asks once.
         size = get_hf_file_metadata(url, timeout=TIMEOUT).size or 0
-        if size > MOST:
-            raise DownloadError(f"it announces {size:,} bytes, and at most {MOST:,} are expected")
+        if size > MAX_SIZE:
+            raise DownloadError(
+                f"it announces {size:,} bytes, and at most {MAX_SIZE:,} are expected"
+            )
         return Path(hf_hub_download(repository, file, endpoint=endpoint))
     except Exception as error:  # its versions build on other web clients with other errors
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -5,7 +5,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from hashprompt.backbone.architecture import HEAD_PREFIXES, LARGEST, MOST_PATCHES
+from hashprompt.backbone.architecture import HEAD_PREFIXES, MAX_PATCHES, MAX_SIDE
 from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError
 
@@ -69,7 +69,7 @@ def resize(vit: "ViT", image_size: int | None) -> int:
     native = vit.patch_embed.img_size[0]
     if image_size is None or image_size == native:
         return native
-    largest = min(LARGEST, patch * math.isqrt(MOST_PATCHES))
+    largest = min(MAX_SIDE, patch * math.isqrt(MAX_PATCHES))
     if image_size > largest:
         raise UserError(f"Image size {image_size} is too large; at most {largest} pixels a side.")
     if image_size < patch or image_size % patch:

@@ -18,7 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="Data sets: list, check and fetch t
 Root = Annotated[
     Path | None, typer.Option("--root", help="Data root; default: $HASHPROMPT_DATA, else cache.")
 ]
-MOST_ROWS = 12  # of the table of classes
+MAX_ROWS = 12  # of the table of classes
 
 
 @app.command("list")
@@ -110,8 +110,8 @@ def _show(found: "Checkup", every: bool) -> None:
         f"tasks; images {found.size_text}"
     )
     rows = sorted(found.classes, key=lambda row: row[1])
-    if not every and len(rows) > MOST_ROWS:
-        half = MOST_ROWS // 2
+    if not every and len(rows) > MAX_ROWS:
+        half = MAX_ROWS // 2
         rows = [*rows[:half], ("…", 0, 0), *rows[-half:]]
     table = PlainTable("class", "training", "test", box=None)
     for label, train, test in rows:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from hashprompt.storage.schema import (
-    MOST_TASKS,
+    MAX_TASKS,
     Accuracy,
     Count,
     Index,
@@ -99,10 +99,10 @@ class Log(Schema):
     """What the engine writes down while it learns; `accuracy[i][t]` is task i after task t."""
 
     accuracy: Accuracy
-    after_task: Annotated[list[AfterTask], Field(max_length=MOST_TASKS)]
+    after_task: Annotated[list[AfterTask], Field(max_length=MAX_TASKS)]
     diagnostics: list[Diagnostics]
     timings: list[Timing]
-    remarks: Annotated[list[Remark], Field(max_length=MOST_TASKS)] = Field(default_factory=list)
+    remarks: Annotated[list[Remark], Field(max_length=MAX_TASKS)] = Field(default_factory=list)
 
 
 class RunResult(Log):

@@ -13,10 +13,10 @@ from hashprompt.errors import UserError, shortened
 from hashprompt.storage.files import Target, read_file, write_atomically
 from hashprompt.storage.schema import Schema, first_problem
 
-FORMAT = 2  # of all JSON files that are read back; files of format 1 had no checksum of their own
+FORMAT = 2  # of all JSON files that are read back
 OTHER_CONTENT = "its content is not what was written"
 # Two million photos. A file of short values takes ten times its size in memory, so they count too.
-MOST_BYTES, MOST_VALUES = 256 * 10**6, 10 * 10**6
+MAX_BYTES, MAX_VALUES = 256 * 10**6, 10 * 10**6
 
 
 class DamagedError(UserError):
@@ -41,20 +41,12 @@ def write_json(target: Target, value: Mapping[str, Any]) -> dict[str, Any]:
     return written
 
 
-def read_json(
-    path: Target,
-    schema: type[Schema],
-    advice: str,
-    oldest: int = FORMAT,
-    may_lack_checksum: bool = False,
-) -> dict[str, Any]:
+def read_json(path: Target, schema: type[Schema], advice: str) -> dict[str, Any]:
     """Read what `write_json` wrote, without the checksum.
 
     Args:
         schema: what it must hold.
         advice: what the user can do if it is damaged.
-        oldest: format that is still read.
-        may_lack_checksum: in format 1, which had none in most files.
 
     Raises:
         FileNotFoundError: if it is not there.
@@ -62,26 +54,18 @@ def read_json(
         UserError: if it cannot be read now, or only by another version of hashprompt.
     """
     try:
-        value = parse_json(read_file(path, MOST_BYTES))
+        value = parse_json(read_file(path, MAX_BYTES))
     except ValueError as error:
         raise DamagedError(path, f"it is no JSON: {shortened(error, 200)}", advice) from error
     written = value.get("format") if isinstance(value, dict) else None
     if type(written) is not int:
         raise DamagedError(path, "it has no format number", advice)
-    if written > FORMAT:
+    if written != FORMAT:
         raise UserError(
-            f"{path} was made by a newer hashprompt (format {written}, known: {FORMAT}). "
-            "Update: pip install --upgrade hashprompt"
+            f"{path} was made by another version of hashprompt: it has format {written}, and this "
+            f"version reads format {FORMAT}. Update: pip install --upgrade hashprompt"
         )
-    if written < oldest:
-        raise UserError(
-            f"{path} was made by an older hashprompt: it has format {written}, which carries no "
-            f"checksums, and this version reads format {FORMAT}. Read it with the version that "
-            "wrote it, or make it again."
-        )
-    checksum = value.pop("sha256", None)
-    unchecked = may_lack_checksum and written == 1 and checksum is None
-    if checksum != json_sha256(value) and not unchecked:
+    if value.pop("sha256", None) != json_sha256(value):
         raise DamagedError(path, OTHER_CONTENT, advice)
     check_schema(path, value, schema, advice)
     return value
@@ -101,8 +85,8 @@ def parse_json(content: bytes) -> Any:
     Raises:
         ValueError: also for numbers that are not finite, too many values and too deep a nesting.
     """
-    if content.count(b",") + content.count(b"[") + content.count(b"{") > MOST_VALUES:
-        raise ValueError(f"more than {MOST_VALUES:,} values")
+    if content.count(b",") + content.count(b"[") + content.count(b"{") > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES:,} values")
     try:
         return json.loads(content, parse_constant=_refuse, parse_float=_finite)
     except RecursionError as error:

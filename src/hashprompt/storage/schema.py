@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from hashprompt.errors import shortened
 
-MOST_TASKS = 10_000
+MAX_TASKS = 10_000
 DEEPEST = 8  # lists and objects within each other, in values of which no more is known
 
 
@@ -37,15 +37,15 @@ def _rectangular(rows: list[list[Any]]) -> list[list[Any]]:
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
-Index = Annotated[int, Field(ge=0, lt=MOST_TASKS)]  # of a task
+Index = Annotated[int, Field(ge=0, lt=MAX_TASKS)]  # of a task
 Seconds = Annotated[float, Field(ge=0)]
 Percent = Annotated[float, Field(ge=0, le=100)]
 Pair = Annotated[list[Count], Field(min_length=2, max_length=2)]
 Values = Annotated[dict[str, Any], AfterValidator(_shallow)]  # options and the like
 Usage = Annotated[list[list[Count]], AfterValidator(_rectangular)]
 Accuracy = Annotated[
-    list[Annotated[list[Percent | None], Field(min_length=1, max_length=MOST_TASKS)]],
-    Field(max_length=MOST_TASKS),
+    list[Annotated[list[Percent | None], Field(min_length=1, max_length=MAX_TASKS)]],
+    Field(max_length=MAX_TASKS),
 ]
 
 

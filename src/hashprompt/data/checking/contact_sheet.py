@@ -14,7 +14,7 @@ from hashprompt.errors import shortened
 from hashprompt.texts import visible
 
 CELL, GAP, LABEL, HEAD = 96, 6, 210, 52  # pixels
-MOST_CLASSES, TRAIN, TEST = 24, 6, 2
+MAX_CLASSES, TRAIN, TEST = 24, 6, 2
 PHOTO, COLUMNS = 160, 6  # of a sheet of photos
 INK, GROUND, FAINT = (20, 20, 20), (255, 255, 255), (120, 120, 120)
 
@@ -22,7 +22,7 @@ INK, GROUND, FAINT = (20, 20, 20), (255, 255, 255), (120, 120, 120)
 def contact_sheet(source: Source) -> Image.Image:
     """Rows are classes (at most 24, spread over all), six training and two test images each."""
     present = torch.unique(source.train.labels).tolist()
-    step = max(1, -(-len(present) // MOST_CLASSES))
+    step = max(1, -(-len(present) // MAX_CLASSES))
     chosen = present[::step]
     width = LABEL + (TRAIN + TEST) * (CELL + GAP) + 3 * GAP
     height = HEAD + len(chosen) * (CELL + GAP)

@@ -39,10 +39,10 @@ BROKEN = (
     RuntimeError,
     NotImplementedError,
 )
-MOST_MEMBERS = 1_000_000  # DomainNet, the largest set of its kind, has 600,000 files
-MOST_BYTES = 100 * 10**9  # ImageNet has 150 GB, but none of the sets here has more than 20
-MOST_RATIO, SMALL = 100, 64 * 10**6  # unpacked over packed; MNIST, the best, shrinks to a fifth
-MOST_DEEP = 50  # folders inside each other
+MAX_MEMBERS = 1_000_000  # DomainNet, the largest set of its kind, has 600,000 files
+MAX_BYTES = 100 * 10**9  # ImageNet has 150 GB, but none of the sets here has more than 20
+MAX_RATIO, SMALL = 100, 64 * 10**6  # unpacked over packed; MNIST, the best, shrinks to a fifth
+MAX_DEEP = 50  # folders inside each other
 BLOCK = 1 << 20
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED = 0x1
@@ -112,7 +112,7 @@ def zip_files(
         for member in members:
             _parts(member.name)
         total, size = sum(member.size for member in members), os.fstat(file.fileno()).st_size
-        if total > min(most_bytes, max(SMALL, MOST_RATIO * size)):
+        if total > min(most_bytes, max(SMALL, MAX_RATIO * size)):
             raise Refused(f"its {size / 1e6:,.1f} MB would take {total / 1e6:,.0f} MB unpacked")
         for member in members:
             if member.open is not None:
@@ -198,7 +198,7 @@ def _gunzip(file: BinaryIO, place: Target, archive: Path) -> bool:
 def _room(file: BinaryIO, place: Path) -> int:
     """Bytes that an archive may take unpacked."""
     packed = os.fstat(file.fileno()).st_size
-    return min(MOST_BYTES, max(SMALL, MOST_RATIO * packed), shutil.disk_usage(place).free)
+    return min(MAX_BYTES, max(SMALL, MAX_RATIO * packed), shutil.disk_usage(place).free)
 
 
 def _check(members: Iterable[Member], file: BinaryIO, place: Path) -> None:
@@ -210,12 +210,12 @@ def _check(members: Iterable[Member], file: BinaryIO, place: Path) -> None:
         parts = _parts(member.name)
         if member.open is not None and not parts:
             raise Refused("a file in it has no name")
-        if count > MOST_MEMBERS:
-            raise Refused(f"it holds more than {MOST_MEMBERS:,} files")
+        if count > MAX_MEMBERS:
+            raise Refused(f"it holds more than {MAX_MEMBERS:,} files")
         if member.open is not None and parts in names:
             raise Refused(f"it holds {member.name!r} twice")
         names.add(parts)
-        if total > MOST_BYTES or total > max(SMALL, MOST_RATIO * packed):
+        if total > MAX_BYTES or total > max(SMALL, MAX_RATIO * packed):
             raise Refused(
                 f"its {packed / 1e6:,.1f} MB would take {total / 1e9:,.1f} GB or more unpacked; no "
                 "data set is like that"
@@ -234,7 +234,7 @@ def _parts(name: str) -> tuple[str, ...]:
     parts = path.parts
     if path.is_absolute() or ".." in parts or (parts and ":" in parts[0]):
         raise Refused(f"{name!r} would be outside of its folder")
-    if len(parts) > MOST_DEEP:
+    if len(parts) > MAX_DEEP:
         raise Refused(f"{shortened(name)!r} lies in {len(parts):,} folders")
     return parts
 

@@ -1,28 +1,20 @@
 """Get data sets from the internet, on request only: resumable, and verified before any use."""
 
-import hashlib
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from hashprompt.data.fetching.archives import unpack
 from hashprompt.data.sets.base import DataSet, PublishedFile
 from hashprompt.errors import UserError
-from hashprompt.storage.download import Source, Watch, file_size, show_on_terminal, transfer
-from hashprompt.storage.files import (
-    as_given,
-    inside,
-    make_folder,
-    open_file,
-    reason_of,
-    remove_file,
-    rename,
+from hashprompt.storage.download import (
+    MAX_SIZE,
+    DownloadError,
+    Watch,
+    download,
+    file_hash,
+    show_on_terminal,
 )
-from hashprompt.storage.web import DownloadError
-
-BLOCK = 1 << 20
-TIMEOUT = 60.0  # seconds without a byte
-AGAIN = "Run the command again to go on from there."
+from hashprompt.storage.files import inside, reason_of, remove_file
 
 
 def fetch(
@@ -54,22 +46,18 @@ def fetch(
 
 def verify(file: Path, remote: PublishedFile) -> None:
     """Compare with the published checksum; raises for a file that must not be opened."""
-    kind, expected = ("SHA-256", remote.sha256) if remote.sha256 else ("MD5", remote.md5)
-    digest = hashlib.sha256() if remote.sha256 else hashlib.md5(usedforsecurity=False)
+    kind, expected = ("sha256", remote.sha256) if remote.sha256 else ("md5", remote.md5)
     try:
-        with open_file(file) as opened:
-            while block := opened.read(BLOCK):
-                digest.update(block)
+        found, size = file_hash(file, kind), file.stat().st_size
     except OSError as error:
         raise UserError(f"Cannot read {file}: {reason_of(error)}.") from error
-    if digest.hexdigest() == expected:
+    if found == expected:
         return
-    size = file_size(file)
     short = remote.size is not None and size < remote.size
     why = f"it has {size:,} of {remote.size:,} bytes" if short else f"it has {size:,} bytes"
     raise UserError(
-        f"{file} is not the published file: {why}, {kind} {digest.hexdigest()} instead of "
-        f"{expected}. It is not opened. Remove it and fetch it again from {remote.url}."
+        f"{file} is not the published file: {why}, {kind.upper()} {found} instead of {expected}. "
+        f"It is not opened. Remove it and fetch it again from {remote.url}."
     )
 
 
@@ -81,19 +69,17 @@ def _at_hand(remote: PublishedFile, root: Path) -> Path | None:
 
 def _download(remote: PublishedFile, root: Path, watch: Watch) -> Path:
     folder = root / remote.into
-    target, part = inside(folder, remote.name), inside(folder, f"{remote.name}.part")
+    target = inside(folder, remote.name)
     try:
-        make_folder(as_given(folder))
-        transfer(Source(remote.url, remote.size), part, partial(watch, remote.name), TIMEOUT)
-    except (OSError, DownloadError) as error:
+        download(remote.url, target, watch, remote.size or MAX_SIZE)
+    except DownloadError as error:
         raise UserError(
-            f"Could not get {remote.url}: {error}. {file_size(part):,} bytes are in {part}. "
-            f"{AGAIN} Or get the file in another way and put it there as {target}."
+            f"Could not get {remote.url}: {error}. Run the command again to resume. Or get the "
+            f"file in another way and put it there as {target}."
         ) from error
     try:
-        verify(part, remote)
+        verify(target, remote)
     except UserError:
-        remove_file(part)  # ours, whole and wrong: nothing to go on with
+        remove_file(target)  # ours, complete and wrong: nothing to resume from
         raise
-    rename(part, target)
     return target

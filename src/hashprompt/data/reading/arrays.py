@@ -14,8 +14,8 @@ from hashprompt.errors import UserError, shortened
 from hashprompt.options.stream import Labels
 from hashprompt.storage.arrays import read_npz
 
-MOST_CLASSES = 10**6  # a larger label is no class number but a mistake
-MOST_LETTERS = 1000  # of the name of a class
+MAX_CLASSES = 10**6  # a larger label is no class number but a mistake
+MAX_LETTERS = 1000  # of the name of a class
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
 Arrays = dict[str, np.ndarray]
 
@@ -85,7 +85,7 @@ def coarse_source(
 def _coarse_source(path: Path, arrays: Arrays, train: ImageTable, test: ImageTable) -> Source:
     mapping = arrays.get("fine_to_coarse")
     count = _count(train.labels, test.labels)
-    fits = mapping is not None and mapping.ndim == 1 and count <= len(mapping) <= MOST_CLASSES
+    fits = mapping is not None and mapping.ndim == 1 and count <= len(mapping) <= MAX_CLASSES
     # Each coarse label is that of some class, so there cannot be more of them.
     if mapping is None or not fits or not _are_below(mapping, len(mapping)):
         raise UserError(
@@ -143,8 +143,8 @@ def _are_below(numbers: np.ndarray, most: int) -> bool:
 def _names(names: np.ndarray | None, count: int) -> tuple[str, ...]:
     if names is not None and names.ndim == 1 and not _are_names(names):
         raise UserError(
-            f"The names are {names.dtype} {names.shape}; expected at most {MOST_CLASSES:,} words "
-            f"of at most {MOST_LETTERS:,} letters."
+            f"The names are {names.dtype} {names.shape}; expected at most {MAX_CLASSES:,} words "
+            f"of at most {MAX_LETTERS:,} letters."
         )
     if names is None or names.ndim != 1 or len(names) < count:
         names = np.arange(count).astype(str)
@@ -153,7 +153,7 @@ def _names(names: np.ndarray | None, count: int) -> tuple[str, ...]:
 
 def _are_names(names: np.ndarray) -> bool:
     letters = names.dtype.itemsize // (4 if names.dtype.kind == "U" else 1)
-    return len(names) <= MOST_CLASSES and letters <= MOST_LETTERS
+    return len(names) <= MAX_CLASSES and letters <= MAX_LETTERS
 
 
 def _count(*labels: Tensor) -> int:
@@ -163,7 +163,7 @@ def _count(*labels: Tensor) -> int:
 def _table(images: np.ndarray, labels: np.ndarray, path: Path, split: str) -> ImageTable:
     pixels = to_tensor(images, f"x_{split} of {path}")
     _check_numbers(labels, len(images), f"y_{split}", path)
-    if len(labels) and not 0 <= labels.min() <= labels.max() < MOST_CLASSES:
+    if len(labels) and not 0 <= labels.min() <= labels.max() < MAX_CLASSES:
         raise UserError(
             f"y_{split} of {path} holds labels from {labels.min()} to {labels.max()}. Number the "
             "classes from 0."

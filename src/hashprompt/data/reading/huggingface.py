@@ -6,7 +6,7 @@ from typing import Any
 
 from hashprompt.data.dataset import Source
 from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
-from hashprompt.data.reading.images import MOST_BYTES
+from hashprompt.data.reading.images import MAX_BYTES
 from hashprompt.data.reading.options import ReadOptions, Track, untracked
 from hashprompt.errors import UserError
 from hashprompt.storage.files import read_file
@@ -27,7 +27,7 @@ class EncodedRow:
         cell = self.table[self.row][self.column]
         if cell["bytes"] is not None:
             return cell["bytes"]
-        return read_file(Path(cell["path"]), MOST_BYTES)
+        return read_file(Path(cell["path"]), MAX_BYTES)
 
     def __str__(self) -> str:
         return f"row {self.row} of {self.part}"

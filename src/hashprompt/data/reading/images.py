@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 # Decoders are chosen by content, from this list alone: some others of Pillow start programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-MOST_PIXELS = 89_478_485  # Pillow's own limit: 256 MB decoded
-MOST_BYTES = 10**9  # of a file: so many pixels take 716 MB with four channels of 16 bits
+MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MB decoded
+MAX_BYTES = 10**9  # of a file: so many pixels take 716 MB with four channels of 16 bits
 # Longer side over shorter. The shorter is scaled to the size of the network before the middle is
 # cut out, so that 1 × 1,000,000 pixels would become 32 × 32,000,000, which take 12 GB.
-MOST_RATIO = 100
-MOST_SCANS = 200  # of a progressive JPEG, which has ten: each goes over all pixels again
+MAX_RATIO = 100
+MAX_SCANS = 200  # of a progressive JPEG, which has ten: each goes over all pixels again
 PIXEL_BYTES = 5  # that a pixel may take while it is read: 447 MB for the largest image
 HELD = {"1": 1, "L": 1, "P": 1, "I;16": 2}  # bytes of a pixel in Pillow's memory; else 4
 WEBP_BYTES = 12  # that its decoder takes beside the image: two canvases and a copy
 STRIP = 1 << 22  # pixels converted at once: whole copies of a large image would take 2 GB
 BLOCK = 1 << 20  # bytes read at once
-DECODING = Budget(MOST_PIXELS)  # pixels that all threads together decode at a time
+DECODING = Budget(MAX_PIXELS)  # pixels that all threads together decode at a time
 TURNABLE = ("JPEG", "MPO", "WEBP", "TIFF")  # formats whose header tells how the camera was held
 TURN_TAG, QUARTER_TURNS = 0x0112, (5, 6, 7, 8)
 
@@ -129,16 +129,16 @@ def is_animated(file: ImageFile) -> bool:
         return image.format != "MPO" and getattr(image, "is_animated", False)
 
 
-def size_problem(height: int, width: int, most: int = MOST_PIXELS) -> str:
+def size_problem(height: int, width: int, most: int = MAX_PIXELS) -> str:
     """What is wrong with the size of an image, in words; empty if nothing is."""
     if height * width > most:
         return f"{width} × {height} pixels; at most {most:,} are read"
     longer, shorter = max(height, width), max(1, min(height, width))
-    if longer > MOST_RATIO * shorter:
+    if longer > MAX_RATIO * shorter:
         needed = 224 * (224 * longer / shorter) * 3 * 4 / 1e9
         return (
             f"{width} × {height} pixels, one side {longer / shorter:,.0f} times the other; at most "
-            f"{MOST_RATIO} times is read. Resized to 224 pixels it would take {needed:,.1f} GB"
+            f"{MAX_RATIO} times is read. Resized to 224 pixels it would take {needed:,.1f} GB"
         )
     return ""
 
@@ -147,7 +147,7 @@ def size_problem(height: int, width: int, most: int = MOST_PIXELS) -> str:
 def opened(file: ImageFile) -> Iterator[BinaryIO]:
     """The encoded image, to be read. Of a path, only what `open_file` lets in."""
     if isinstance(file, Path):
-        with open_file(file, MOST_BYTES) as content:
+        with open_file(file, MAX_BYTES) as content:
             yield content
     else:
         yield BytesIO(file.read_bytes())
@@ -160,7 +160,7 @@ def _image_of(file: ImageFile) -> Iterator[Image.Image]:
             raise UnreadableImage(file, "it is empty (0 bytes)")
         content.seek(0)
         with Image.open(content, formats=FORMATS) as image:
-            problem = size_problem(image.height, image.width, int(MOST_PIXELS / _weight(image)))
+            problem = size_problem(image.height, image.width, int(MAX_PIXELS / _weight(image)))
             if problem := problem or _too_many_scans(image, content):
                 raise UnreadableImage(file, problem)
             yield image
@@ -190,8 +190,8 @@ def _too_many_scans(image: Image.Image, content: BinaryIO) -> str:
     content.seek(0)
     scans = sum(block.count(b"\xff\xda") for block in iter(partial(content.read, BLOCK), b""))
     content.seek(place)
-    problem = f"a progressive JPEG of {scans:,} scans; at most {MOST_SCANS} are read"
-    return problem if scans > MOST_SCANS else ""
+    problem = f"a progressive JPEG of {scans:,} scans; at most {MAX_SCANS} are read"
+    return problem if scans > MAX_SCANS else ""
 
 
 @contextmanager
@@ -202,7 +202,7 @@ def _in_words(file: ImageFile) -> Iterator[None]:
     except UnreadableImage:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        reason = f"too many pixels; at most {MOST_PIXELS:,} are read"
+        reason = f"too many pixels; at most {MAX_PIXELS:,} are read"
         raise UnreadableImage(file, reason) from error
     except Image.UnidentifiedImageError as error:
         reason = f"it is no image, or not one of {', '.join(FORMATS)}"

@@ -16,8 +16,8 @@ from hashprompt.data.reading.options import ReadOptions, Track, untracked
 from hashprompt.errors import UserError
 from hashprompt.storage.files import read_file
 
-MOST_ROWS = 2_000_000  # ImageNet has 1.3 million images; so many take 1.5 GB of memory
-MOST_BYTES = 500 * MOST_ROWS
+MAX_ROWS = 2_000_000  # ImageNet has 1.3 million images; so many take 1.5 GB of memory
+MAX_BYTES = 500 * MAX_ROWS
 COLUMNS = ("path", "label", "task", "domain", "split", "name")
 PARTS: dict[str, Part] = {
     "": "",
@@ -55,17 +55,17 @@ def listed_entries(file: Path) -> tuple[list[Entry], Literal["tasks", "domains"]
 
 def _rows(file: Path) -> list[dict[str, str]]:
     try:
-        text = read_file(file, MOST_BYTES).decode("utf-8-sig")
+        text = read_file(file, MAX_BYTES).decode("utf-8-sig")
         reader = csv.DictReader(io.StringIO(text, newline=""), restkey=TOO_MANY, restval="")
         names = [name.strip().lower() for name in reader.fieldnames or []]
         reader.fieldnames = names
-        rows = list(islice(reader, MOST_ROWS + 1))
+        rows = list(islice(reader, MAX_ROWS + 1))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"Cannot read {file} as CSV in UTF-8: {error}. {EXPECTED}") from error
     if not {"path", "label"} <= set(names) <= set(COLUMNS):
         raise UserError(f"{file} has the columns {', '.join(names) or 'none'}. {EXPECTED}")
-    if len(rows) > MOST_ROWS:
-        raise UserError(f"{file} lists more than {MOST_ROWS:,} images. Use several lists.")
+    if len(rows) > MAX_ROWS:
+        raise UserError(f"{file} lists more than {MAX_ROWS:,} images. Use several lists.")
     if not rows:
         raise UserError(f"{file} lists no images. {EXPECTED}")
     return rows

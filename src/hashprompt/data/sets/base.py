@@ -16,7 +16,7 @@ from hashprompt.storage.files import read_file
 if TYPE_CHECKING:
     from hashprompt.data.dataset import Source
 
-MOST_BYTES = 10**8  # of a list of files; the longest has 3 MB
+MAX_BYTES = 10**8  # of a list of files; the longest has 3 MB
 Loader = Callable[[Path, StreamOptions, Track], "Source"]
 
 
@@ -102,7 +102,7 @@ def need(root: Path, *names: str) -> None:
 def read_list(file: Path) -> bytes:
     """A list of files or classes that belongs to a set."""
     try:
-        return read_file(file, MOST_BYTES)
+        return read_file(file, MAX_BYTES)
     except FileNotFoundError as error:
         raise MissingFiles(file) from error
 

@@ -26,7 +26,7 @@ from hashprompt.storage.files import read_file
 CLASSES = 10
 LETTERS_TEST_SHARE = 0.1
 IDX, UINT8 = ("images", "labels"), 8  # files of MNIST, and how they call bytes
-MOST_BYTES = 10**9  # of one of them: the largest has 47 MB
+MAX_BYTES = 10**9  # of one of them: the largest has 47 MB
 
 
 class Digits(NamedTuple):
@@ -64,7 +64,7 @@ def _idx(kind: type[datasets.MNIST]) -> FiveLoader:
 
 def _read_idx(file: Path, dimensions: int) -> Tensor:
     """An array uint8 as MNIST stores it: its number of dimensions, its shape, its bytes."""
-    content = read_file(file, MOST_BYTES)
+    content = read_file(file, MAX_BYTES)
     start = 4 * (1 + dimensions)
     shape = [int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4)]
     if content[:4] != bytes((0, 0, UINT8, dimensions)) or math.prod(shape) != len(content) - start:

@@ -11,7 +11,7 @@ from hashprompt.errors import UserError
 from hashprompt.options import unknown
 from hashprompt.storage.files import read_file
 
-MOST_BYTES = 10**7  # a list of a million numbers
+MAX_BYTES = 10**7  # a list of a million numbers
 ORDERS = files("hashprompt.data.streams") / "orders"
 
 
@@ -61,7 +61,7 @@ def _read_order(order: str, count: int) -> list[int]:
 
 def _checked(file: Path) -> list[int]:
     try:
-        places = json.loads(read_file(file, MOST_BYTES))
+        places = json.loads(read_file(file, MAX_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"Cannot read {file} as a JSON list: {error}.") from error
     if not isinstance(places, list) or not all(type(place) is int for place in places):

@@ -15,7 +15,7 @@ from hashprompt.errors import UserError
 from hashprompt.options.run import Augment, Normalize, Transform
 
 CROP_OF_RESIZED = 224 / 256
-MOST_RESIZED = 4096  # pixels a side of a resized image: 200 MB
+MAX_RESIZED = 4096  # pixels a side of a resized image: 200 MB
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ def make_views(
 
 def _check_center(center: float, image_size: int) -> None:
     """The whole image is resized before its centre is cut out: a tiny centre needs a vast one."""
-    if not math.isfinite(image_size / center) or image_size / center > MOST_RESIZED:
+    if not math.isfinite(image_size / center) or image_size / center > MAX_RESIZED:
         raise UserError(
             f"center={center:g} is too small: for an image_size of {image_size} it would resize "
-            f"images to more than {MOST_RESIZED:,} pixels a side. Use "
-            f"{math.ceil(100 * image_size / MOST_RESIZED) / 100:g} or more."
+            f"images to more than {MAX_RESIZED:,} pixels a side. Use "
+            f"{math.ceil(100 * image_size / MAX_RESIZED) / 100:g} or more."
         )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchvision.transforms import v2
 
 Images = Tensor | PhotoBatch
-MOST_PIXELS = 1 << 25  # resized at once, before and after: 400 MB
+MAX_PIXELS = 1 << 25  # resized at once, before and after: 400 MB
 WINDOW = 7 / 8  # share of the sides that `crop` keeps
 
 
@@ -103,7 +103,7 @@ class Views:
         height, width = images.shape[-2:]
         resized = round(self.preprocessing.image_size / self.center) ** 2
         resized = resized * max(height, width) // min(height, width)
-        at_once = max(1, MOST_PIXELS // (height * width + resized))
+        at_once = max(1, MAX_PIXELS // (height * width + resized))
         pieces = [self._resized_center(piece) for piece in images.split(at_once)]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import threading
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -56,7 +55,6 @@ from hashprompt.storage.tensor_files import bytes_to_tensors, tensor_bytes
 if TYPE_CHECKING:
     from torch import Tensor
 
-OLDEST = 1  # format that is still read: what somebody taught must not be lost
 HEADER, INFO, TENSORS, PHOTOS = (
     "classifier.json",
     "version.json",
@@ -122,14 +120,7 @@ class Store:
         advice = (
             f"Put back a copy of this file; the versions in {self._versions} do not depend on it."
         )
-        header = read_json(path, Header, advice, OLDEST, may_lack_checksum=True)
-        if header["format"] == 1:
-            warnings.warn(
-                f"{path} was written by an older hashprompt and has no checksum, so damage in it "
-                "would not show. The next learn or undo adds one.",
-                stacklevel=2,
-            )
-        return header
+        return read_json(path, Header, advice)
 
     def current(self) -> int:
         """The number of the version that answers."""
@@ -316,7 +307,7 @@ class Store:
     def _read(self, number: int) -> Version:
         path = inside(self._place(number), INFO)
         try:
-            info = read_json(path, VersionInfo, "", OLDEST)
+            info = read_json(path, VersionInfo, "")
         except FileNotFoundError as error:
             raise DamagedError(path, "it is missing") from error
         if not {TENSORS, PHOTOS} <= info["files"].keys():

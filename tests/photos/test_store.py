@@ -290,7 +290,7 @@ def test_versions_that_cannot_be_read_are_told(birds: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"format": 1}', '{"format": 1, "current": []}']
+    "content", ["", "{", "[]", '{"format": 2}', '{"format": 2, "current": []}']
 )
 def test_a_damaged_pointer_is_told(content: str, birds: Store) -> None:
     (birds.folder / "classifier.json").write_text(content)
@@ -334,7 +334,6 @@ def test_a_flip_or_an_edit_anywhere_is_told_or_changes_nothing(name: str, birds:
         {"options": None},
         {"backbone": "nano"},
         {"backbone": {"name": "nano"}},
-        {"method": 7},
         {"newest": "3"},
         {"current": True},
     ],

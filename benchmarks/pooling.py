@@ -13,7 +13,6 @@ from pathlib import Path
 
 import torch
 
-from hashprompt.engine.trainer import Trainer
 from hashprompt.parts.discriminant import Discriminant
 from hashprompt.runs import benchmark
 from hashprompt.runs.plan import plan
@@ -28,9 +27,8 @@ def main() -> None:
     args = parser.parse_args()
     options = {"classes": 50, "tasks": 1, "holdout": 0.3, "image_size": 112}
     planned = plan("gaussian-head", f"npz:{args.data}", args.weights, 0, options=options)
-    _, stream, backbone, method, fabric = benchmark.prepare(planned)
-    trainer = Trainer(method, stream, backbone, planned.run_options, fabric, Path("runs"), 0)
-    (task,) = stream.tasks
+    trainer = benchmark.prepare(planned).trainer(Path("runs"))
+    (task,) = trainer.stream.tasks
     features, labels = trainer.passes.plain_features(task.train).double(), task.train.labels
     asked, right = trainer.passes.plain_features(task.test), task.test.labels
     found: dict[tuple[str, float], list[float]] = {}

@@ -57,11 +57,9 @@ def drift(old: ClassGaussians, new: ClassGaussians, method: Any) -> float:
 
 def load(folder: Path) -> Trainer:
     """A finished run with its learner."""
-    planned, _ = benchmark.stored_plan(folder)
-    _, stream, backbone, method, fabric = benchmark.prepare(planned)
-    trainer = Trainer(method, stream, backbone, planned.run_options, fabric, folder, planned.seed)
-    trainer.restore()
-    method.eval()
+    trainer = benchmark.prepare(benchmark.stored_plan(folder)[0]).trainer(folder)
+    trainer.state.restore()
+    trainer.method.eval()
     return trainer
 
 

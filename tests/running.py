@@ -30,7 +30,7 @@ Cli = Callable[..., Outcome]
 def decisive(result: benchmark.Result) -> dict[str, Any]:
     """Everything in a result that must not depend on interruptions: all but the clock."""
     names = ("accuracy", "metrics", "after_task", "diagnostics", "usage", "passes", "parameters")
-    return {name: result.data[name] for name in (*names, "remarks")}
+    return {name: result.data[name] for name in names}
 
 
 def state_of(task: int) -> dict[str, Any]:
@@ -40,4 +40,5 @@ def state_of(task: int) -> dict[str, Any]:
         "log": {"accuracy": [], "after_task": [], "diagnostics": [], "timings": []},
         "passes": {},
         "precision": {},
+        "shapes": {},
     }

@@ -43,7 +43,7 @@ def test_what_the_learner_does_not_hold_is_said(hide_run: benchmark.Result) -> N
 
 
 def test_other_data_is_refused(hide_run: benchmark.Result) -> None:
-    with pytest.raises(UserError, match="Cannot go on with"):
+    with pytest.raises(UserError, match="Cannot resume"):
         benchmark.evaluate(hide_run.folder, quiet=True, classes=4)
 
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import hashprompt
-from hashprompt.engine.trainer import Trainer
 from hashprompt.parts.stored_classes import StoredClasses
 from hashprompt.report import drift_by_task
 from hashprompt.runs import benchmark
@@ -35,13 +34,12 @@ def test_distances_are_in_spreads_of_the_class() -> None:
 
 def written_out(folder: Path) -> float:
     """The distance after the last task, from the learned model and the images themselves."""
-    planned, _ = stored_plan(folder)
-    _, stream, backbone, method, fabric = benchmark.prepare(planned)
-    trainer = Trainer(method, stream, backbone, planned.run_options, fabric, folder, planned.seed)
-    trainer.restore()
-    learner: Any = method.eval()
+    loaded = benchmark.prepare(stored_plan(folder)[0])
+    trainer = loaded.trainer(folder)
+    trainer.state.restore()
+    learner: Any = loaded.method.eval()
     distances = []
-    for task in stream.tasks[:-1]:
+    for task in loaded.stream.tasks[:-1]:
         views = trainer.views.clean(task.train.images[torch.arange(len(task.train))])
         which = torch.full((len(views),), task.index)
         with torch.no_grad():

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from hashprompt.engine.batches import EpochBatches
 from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.phase import Phase
 from hashprompt.runs import benchmark
@@ -12,8 +13,7 @@ from hashprompt.runs import benchmark
 def trainer(folder: Path) -> Trainer:
     small = {"tasks": 2, "classes": 4, "train_per_class": 5, "test_per_class": 2}
     planned = benchmark.plan("simplecil", "digits", "nano", 0, "paper", small)
-    _, stream, backbone, method, fabric = benchmark.prepare(planned)
-    return Trainer(method, stream, backbone, planned.run_options, fabric, folder, 0)
+    return benchmark.prepare(planned).trainer(folder)
 
 
 def test_a_phase_sees_the_rows_it_names_in_random_order(tmp_path: Path) -> None:
@@ -22,14 +22,14 @@ def test_a_phase_sees_the_rows_it_names_in_random_order(tmp_path: Path) -> None:
     phase = Phase("part", step=lambda batch: {}, batch_size=2, view="clean", rows=rows)
     seen = {}
     for epoch in (0, 1):
-        steps, batches = run._batches(phase, data, epoch)
-        parts = list(batches)
-        assert steps == len(parts) == 3
-        for _, batch, chosen in parts:
+        batches = EpochBatches(phase, data, run.passes, run.replicas, (0, epoch))
+        assert len(batches) == 3
+        for step, chosen in enumerate(batches.rows):
+            batch = batches[step]
             assert torch.equal(batch.labels, data.train.labels[chosen])
             expected = run.views.clean(data.train.images[chosen])  # type: ignore[arg-type]
             assert torch.equal(batch.inputs, expected)
-        seen[epoch] = [row for _, _, chosen in parts for row in chosen.tolist()]
+        seen[epoch] = torch.cat(tuple(batches.rows)).tolist()
         assert sorted(seen[epoch]) == [1, 2, 4, 7, 9]
     assert seen[0] != seen[1]
 
@@ -38,8 +38,8 @@ def test_several_views_of_an_image_differ_and_follow_each_other(tmp_path: Path) 
     run = trainer(tmp_path)
     data = run.stream.tasks[0]
     phase = Phase("views", step=lambda batch: {}, batch_size=6, views=2)
-    _, batches = run._batches(phase, data, 0)
-    _, batch, rows = next(iter(batches))
+    batches = EpochBatches(phase, data, run.passes, run.replicas, (0, 0))
+    batch, rows = batches[0], batches.rows[0]
     first, second = batch.inputs.split(6)
     assert len(batch.labels) == 6
     assert not torch.equal(first, second)

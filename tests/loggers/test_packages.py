@@ -7,7 +7,7 @@ import pytest
 
 from hashprompt.engine.callbacks import StepEnd
 from hashprompt.loggers import make_loggers, run_logger
-from hashprompt.runs.benchmark import RUN_FILES
+from hashprompt.runs.run_dir import RUN_FILES
 from hashprompt.storage.files import as_given, remove_ours
 
 CONFIG = {"method": "hash", "seed": 3, "options": {"lr": 0.5, "transform": None}}

@@ -171,8 +171,8 @@ def test_a_leak_warns_and_stamps_the_protocol() -> None:
         planned = benchmark.plan("dualprompt", "digits", options=options)
         if stamp:
             with pytest.warns(UserWarning, match=f"^{' and '.join(stamp)}: .* depends on"):
-                protocol = benchmark.prepare(planned)[0]
+                protocol = benchmark.prepare(planned).protocol
         else:
-            protocol = benchmark.prepare(planned)[0]
+            protocol = benchmark.prepare(planned).protocol
         assert protocol["legacy"] == stamp
         assert protocol["eval_batch_size"] == 7

@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from hashprompt import ContinualClassifier
 from hashprompt.backbone.names import nano_file
 from hashprompt.backbone.weights import load_backbone
-from hashprompt.engine.passes import Passes
 from hashprompt.errors import UserError
 from hashprompt.runs import benchmark
 from hashprompt.storage.files import as_given
@@ -245,12 +244,7 @@ def test_cached_features_of_other_preprocessing_are_not_found(
 ) -> None:
     def key(backbone: str) -> Any:
         planned = benchmark.plan("gaussian-head", f"npz:{tiny_npz}", backbone, options={"tasks": 3})
-        _, stream, loaded, _, fabric = benchmark.prepare(planned)
-        from hashprompt.engine.views import views_of
-
-        views = views_of(planned.run_options, loaded.preprocessing, stream)
-        passes = Passes(loaded, views, planned.run_options, fabric, lambda *_: None)
-        return vars(passes._cache)
+        return vars(benchmark.prepare(planned).trainer(tmp_path).passes._cache)
 
     assert key("nano") == key(str(nano_file()))
     assert key("nano") != key(str(altered(tmp_path / "w.safetensors")))

@@ -146,7 +146,7 @@ def test_a_finished_run_whose_learner_is_damaged_is_repaired_by_resume(
     ):
         benchmark.evaluate(run, quiet=True)
     assert listing(run) == before
-    with pytest.warns(UserWarning, match="learned model in .* is damaged. It is learned anew"):
+    with pytest.warns(UserWarning, match="trained model in .* is damaged. It is trained again"):
         assert_same(benchmark.resume(run, quiet=True))
     assert benchmark.evaluate(run, quiet=True)["average"] == undisturbed.metrics["FAA"]
     assert_same(benchmark.resume(run, quiet=True))
@@ -167,7 +167,7 @@ def test_a_damaged_result_is_made_anew_from_the_checkpoints(run: Path, assert_sa
     cut(run / "result.json")
     with pytest.raises(UserError, match=r"result.json is damaged .*`hashprompt resume` makes it"):
         read_result(run)
-    with pytest.warns(UserWarning, match="It is made anew"):
+    with pytest.warns(UserWarning, match="It is recomputed"):
         benchmark.resume(run, quiet=True)
     assert_same(benchmark.load_result(run))
     cut(run / "result.json")

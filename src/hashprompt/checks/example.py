@@ -117,7 +117,8 @@ class Example:
         decay = {name: value for name, value in DECAY.items() if name in known}
         chosen = {**small, **QUICK, **epochs, **decay, **kept, **(options or {})}
         self.plan = benchmark.plan(method, stream, "nano", 0, preset, chosen)
-        _, self.stream, self.backbone, _, self.fabric = benchmark.prepare(self.plan)
+        loaded = benchmark.prepare(self.plan)
+        self.stream, self.backbone, self.fabric = loaded.stream, loaded.backbone, loaded.fabric
         self.vit_before = weights_hash(self.backbone.model.vit)
         self.recorder, self.watch = Recorder(), Watch()
         self.trainer = self.make_trainer(self.recorder, self.watch)
@@ -144,7 +145,7 @@ class Example:
             self.plan.seed,
             callbacks,
         )
-        trainer.checkpoints = checkpoints  # type: ignore[assignment]
+        trainer.state.checkpoints = checkpoints  # type: ignore[assignment]
         return trainer
 
     def after_tasks(self) -> list[dict[str, Tensor]]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from hashprompt.engine.run_log import StoredState
 from hashprompt.errors import UserError
-from hashprompt.schemas.run import RunState
 from hashprompt.storage.files import Target, inside, read_file, remove_file, write_atomically
 from hashprompt.storage.json_files import OTHER_CONTENT, DamagedError, read_json, write_json
 from hashprompt.storage.tensor_files import bytes_to_tensors, tensor_bytes
@@ -98,7 +98,7 @@ class Checkpoints:
     def _read(self, number: int) -> tuple[bytes, dict[str, Any]]:
         """Content of the tensors' file, and state."""
         try:
-            state = read_json(self._state(number), RunState, "")
+            state = read_json(self._state(number), StoredState, "")
             content = read_file(self._tensors(number))
         except FileNotFoundError as error:
             raise DamagedError(Path(error.filename), "it is missing") from error

@@ -1,16 +1,17 @@
 """Testing: what a method says of images, and how often it is right."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hashprompt.data.dataset import ImageTable
-from hashprompt.data.streams.stream import Stream
+from hashprompt.data.streams.stream import Stream, TaskData
 from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.metrics import average_after
-from hashprompt.engine.passes import Passes
+from hashprompt.engine.passes import Passes, uncounted
 from hashprompt.methods.base import Method, Prediction
 
 if TYPE_CHECKING:
@@ -83,6 +84,25 @@ class Evaluator:
         column = [row[stage] for row in accuracy[:last]]
         self._callback.on_evaluation_end({**entry, "accuracy": column}, len(stream.stages))
         return entry, count.images
+
+    @torch.no_grad()
+    def drift(self, task: int) -> dict[str, float]:
+        """Distance of stored means of old classes from the true ones, which no method knows."""
+        self.method.eval()
+        with uncounted(self.passes.backbone.model.passes):
+            found = [self._distances(data) for data in self.stream.tasks[:task]]
+        self.method.train()
+        distances = [distance for distance in found if distance is not None]
+        return {"drift": float(torch.cat(distances).mean())} if distances else {}
+
+    def _distances(self, data: TaskData) -> Tensor | None:
+        """Distances (C,) of the stored class means of a task; None without means or images."""
+        stored = self.method.stored_classes(data.index)
+        if stored is None or not len(data.train):
+            return None
+        see = partial(self.method.current_features, task=data.index)
+        now = self.passes.map(data.train, see)
+        return stored.distances(now, data.train.labels.to(now.device))
 
 
 class TestCount:

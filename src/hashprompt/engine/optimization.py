@@ -119,19 +119,19 @@ class Optimization:
     # Saving and resuming. ------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """The optimiser's moments, by name."""
+        """The optimiser's moments, as `PARAMETER/NAME`."""
         return {
-            f"optimizer/{index}/{name}": value
+            f"{index}/{name}": value
             for index, entries in self._bare.state_dict()["state"].items()
             for name, value in entries.items()
             if isinstance(value, Tensor)
         }
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what was saved."""
+        """Continue with what `tensors` gave."""
         state: dict[int, dict[str, Tensor]] = {}
         for key, value in tensors.items():
-            _, index, name = key.split("/")
+            index, name = key.split("/")
             state.setdefault(int(index), {})[name] = value
         if state:
             self._bare.load_state_dict({**self._bare.state_dict(), "state": state})

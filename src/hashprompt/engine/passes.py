@@ -2,8 +2,11 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,9 +16,9 @@ from hashprompt.data.dataset import ImageTable
 from hashprompt.data.hashing import tensor_hash
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.data.reading.prefetch import Prefetch
+from hashprompt.data.streams.stream import TaskData
 from hashprompt.data.transforms.views import Views
 from hashprompt.engine.feature_cache import FeatureCache
-from hashprompt.engine.single_threads import map_in_single_threads
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch, View
 from hashprompt.options.run import RunOptions
@@ -23,7 +26,10 @@ from hashprompt.options.run import RunOptions
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-FEWEST = 8  # images that go through a CPU together: products of under four rows give other bits
+# In a pass on a CPU: matrix products of fewer rows give other bits (with AVX-512 below 16).
+MIN_IMAGES = 16
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class Passes:
@@ -60,9 +66,8 @@ class Passes:
 
     def batches(self, table: ImageTable, size: int, view: View) -> Iterator[Batch]:
         """A view of all images in their order, with gradients."""
-        see = self.views.train if view == "train" else self.views.clean
         for rows, images in self._batches(table, 0, 1, size):
-            yield Batch(see(images), table.labels[rows].to(self.fabric.device))
+            yield Batch(self.see(images, view), table.labels[rows].to(self.fabric.device))
 
     def raw(self, table: ImageTable, rows: Tensor) -> Tensor:
         """Pixels (n, 3, H, W) uint8 of some images; photos in the size that the ViT sees."""
@@ -71,8 +76,8 @@ class Passes:
             return images
         return self.views.raw(images).to(self.fabric.device)  # without photos it is on none
 
-    def see(self, images: Tensor, view: View) -> Tensor:
-        """A view (n, 3, S, S) of raw images (n, 3, H, W)."""
+    def see(self, images: Tensor | PhotoBatch, view: View) -> Tensor:
+        """A view (n, 3, S, S) of n raw images, (n, 3, H, W) or photos of several sizes."""
         return self.views.train(images) if view == "train" else self.views.clean(images)
 
     def _batches(
@@ -109,7 +114,7 @@ class Passes:
         counter = self.backbone.model.passes
         before = counter["plain"]
         if self._on_cpu:
-            size = max(FEWEST, self.options.eval_batch_size // torch.get_num_threads())
+            size = max(MIN_IMAGES, self.options.eval_batch_size // torch.get_num_threads())
             batches = (images for _, images in self._batches(table, 0, 1, size))
             outputs = list(map_in_single_threads(self._plain_batch, batches))
         else:
@@ -121,7 +126,7 @@ class Passes:
     def _plain_batch(self, images: Tensor | PhotoBatch) -> Tensor:
         """Features (B, D) of B images, in a batch that is filled up where its size matters."""
         seen = self.views.clean(images)
-        fillers = max(0, (FEWEST if self._on_cpu else self.options.eval_batch_size) - len(seen))
+        fillers = max(0, (MIN_IMAGES if self._on_cpu else self.options.eval_batch_size) - len(seen))
         with self.fabric.autocast():
             filled = torch.cat([seen, seen[-1:].expand(fillers, -1, -1, -1)])
             return self.backbone.model(filled)[: len(seen)].float()
@@ -134,12 +139,11 @@ class Passes:
         view: View = "clean",
     ) -> Tensor:
         """`function` over a view, in batches shared among the devices; (N, …) float."""
-        see = self.views.train if view == "train" else self.views.clean
         shared = self.fabric.world_size > 1
         share = (self.fabric.global_rank, self.fabric.world_size) if shared else (0, 1)
         outputs = []
         for _, images in self._batches(table, *share):
-            seen = see(images)
+            seen = self.see(images, view)
             with self.fabric.autocast():
                 outputs.append(function(seen).float())
         return _finite(self._gather(outputs, len(table)) if shared else torch.cat(outputs))
@@ -165,3 +169,58 @@ def _finite(features: Tensor) -> Tensor:
             "Features are not finite: training diverged. Try a smaller lr, precision=32 or clip=1."
         )
     return features
+
+
+class CurrentTask:
+    """The current task, as a method may see it: no old images, no test images."""
+
+    def __init__(self, data: TaskData, passes: Passes) -> None:
+        self._data, self._passes = data, passes
+        self.index, self.classes = data.index, data.classes
+        self.labels = data.train.labels.to(passes.fabric.device)
+
+    def features(self) -> Tensor:
+        return self._passes.plain_features(self._data.train)
+
+    def map(self, function: Callable[[Tensor], Tensor], view: View = "clean") -> Tensor:
+        return self._passes.map(self._data.train, function, view)
+
+    def batches(self, size: int, view: View = "clean") -> Iterator[Batch]:
+        return self._passes.batches(self._data.train, size, view)
+
+    def raw(self, rows: Tensor) -> Tensor:
+        return self._passes.raw(self._data.train, rows)
+
+    def see(self, images: Tensor, view: View = "train") -> Tensor:
+        return self._passes.see(images, view)
+
+
+@contextmanager
+def uncounted(passes: Counter[str]) -> Iterator[None]:
+    """Around passes that are not the method's own, or were counted already."""
+    counted = Counter(passes)
+    yield
+    passes.clear()
+    passes.update(counted)
+
+
+def map_in_single_threads(function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+    """`function` of each item, in order, on as many threads as torch would use for one item.
+
+    Where several threads share one matrix product, the last bits of a row depend on where in the
+    batch it stands, because the library cuts the matrix between them. A thread that computes
+    alone gives a row the same bits in every place of every batch (measured, from four rows on).
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # for us, and for the threads that begin now
+    waiting: deque[Future[T]] = deque()
+    try:
+        with ThreadPoolExecutor(threads, "features") as pool:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > threads:  # no more images in memory than are worked on
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+    finally:
+        torch.set_num_threads(threads)

@@ -22,7 +22,7 @@ class Replicas:
     """
 
     def __init__(self, fabric: "Fabric") -> None:
-        self._fabric = fabric
+        self.fabric = fabric
         self.count, self.rank = fabric.world_size, fabric.global_rank
 
     @property
@@ -45,7 +45,7 @@ class Replicas:
         most = -(-count // self.count)
         padded = share.new_zeros(most, *share.shape[1:])
         padded[: len(share)] = share
-        gathered = self._fabric.all_gather(padded)  # (devices, most, …)
+        gathered = self.fabric.all_gather(padded)  # (devices, most, …)
         assert isinstance(gathered, Tensor)
         return gathered.transpose(0, 1).flatten(0, 1)[:count]
 
@@ -53,7 +53,7 @@ class Replicas:
         """Whether it is true on any device."""
         if self.count == 1:
             return flag
-        return bool(self._sum(torch.tensor(int(flag), device=self._fabric.device)))
+        return bool(self._sum(torch.tensor(int(flag), device=self.fabric.device)))
 
     def join_gradients(self, parameters: Sequence[Tensor], share: float) -> None:
         """Gradients of the whole batch. Prompts are small, so this is cheap.
@@ -80,7 +80,7 @@ class Replicas:
         if self.count == 1:
             return
         here = {name: content_hash(tensor) for name, tensor in tensors.items()}
-        first = self._fabric.broadcast(here)
+        first = self.fabric.broadcast(here)
         differing = [name for name in here if here[name] != first.get(name)]
         if self.any(bool(differing)):
             what = ", ".join(differing) or "something on another device"
@@ -90,6 +90,6 @@ class Replicas:
             )
 
     def _sum(self, tensor: Tensor) -> Tensor:
-        total = self._fabric.all_reduce(tensor, reduce_op="sum")
+        total = self.fabric.all_reduce(tensor, reduce_op="sum")
         assert isinstance(total, Tensor)
         return total

@@ -2,12 +2,21 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from hashprompt.loggers.log import LOGS
-from hashprompt.schemas.run import LogState
 from hashprompt.storage.files import inside
 from hashprompt.storage.json_files import DamagedError, read_json, write_json
+from hashprompt.storage.schema import Count, Schema
+
+
+class LogState(Schema):
+    """`logs/NAME.json`: the run of MLflow or Weights & Biases, and the last row of each table."""
+
+    run: Annotated[str, Field(pattern="^[0-9a-zA-Z_-]{1,128}$")]
+    last: dict[str, Count] = Field(default_factory=dict)
 
 
 def remember(run_dir: Path, name: str, state: Mapping[str, Any]) -> None:

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from hashprompt.errors import UserError, shortened
 from hashprompt.parts.precision import exact
 
+MAX_INTEGER = 2**40  # counts of images, class ids and the like are far below
+
 
 def grow_parameter(module: nn.Module, name: str, rows: Tensor) -> None:
     """Append rows to a parameter; the rows it had keep their values."""
@@ -64,6 +66,8 @@ def _refuse_unfit(name: str, tensor: Tensor, held: Tensor) -> None:
         raise UnfitState(f"{name} is {found} and should be like {expected}")
     if not is_finite(tensor):
         raise UnfitState(f"{name} holds numbers that are not finite")
+    if not tensor.is_floating_point() and (tensor.long().abs() >= MAX_INTEGER).any():
+        raise UnfitState(f"{name} holds integers that no run reaches")
 
 
 def is_finite(tensor: Tensor) -> bool:

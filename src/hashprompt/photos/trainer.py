@@ -167,7 +167,8 @@ class ClassifierTrainer:
         started = time.perf_counter()
         trainer = self._trainer(training, place, quiet)
         if self.parent:
-            trainer.start_from(self.store.tensors(self.parent), len(self.parent_info["batches"]))
+            learned = self.store.tensors(self.parent)
+            trainer.state.start_from(learned, len(self.parent_info["batches"]))
         log = trainer.fit()
         trained = time.perf_counter()
         info, held_out = self._evaluate(trainer, training)

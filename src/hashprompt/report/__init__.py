@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from hashprompt.errors import UserError
-from hashprompt.schemas.run import RunResult
+from hashprompt.runs.run_dir import RunResult
 from hashprompt.storage.files import inside
 from hashprompt.storage.json_files import read_json
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from hashprompt.errors import UserError
 from hashprompt.report import ResultData, read_result
 from hashprompt.runs.plan import NEUTRAL, Plan, without_folders
-from hashprompt.schemas.run import RunResult
+from hashprompt.runs.run_dir import RunResult
 from hashprompt.storage.files import Target, inside, read_file, write_atomically
 from hashprompt.storage.json_files import (
     DamagedError,

@@ -20,7 +20,7 @@ from hashprompt.methods.registry import default_preset, find_method, preset_opti
 from hashprompt.options import Options, build, split_options
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
-from hashprompt.schemas.run import RunConfig
+from hashprompt.runs.run_dir import RunConfig
 from hashprompt.storage.files import inside
 from hashprompt.storage.json_files import DamagedError, read_json
 

@@ -26,7 +26,7 @@ class Schema(BaseModel):
     model_config = ConfigDict(
         strict=True, extra="allow", allow_inf_nan=False, frozen=True, defer_build=True
     )
-    __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_shallow)]]
+    __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_shallow)]] = Field(init=False)
 
 
 def _rectangular(rows: list[list[Any]]) -> list[list[Any]]:

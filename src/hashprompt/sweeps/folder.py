@@ -21,7 +21,7 @@ from hashprompt.engine.callbacks import Callback
 from hashprompt.errors import UserError
 from hashprompt.report.ledger import LEDGER, Digest, Ledger
 from hashprompt.runs.plan import Plan, plan_of
-from hashprompt.schemas.run import StoredPlan
+from hashprompt.runs.run_dir import StoredPlan
 from hashprompt.storage.files import Target, as_given, inside, make_folder, remove_file
 from hashprompt.storage.json_files import DamagedError, read_json, write_json
 from hashprompt.storage.schema import Count, Schema, Values

@@ -1,0 +1,72 @@
+"""The batches of an epoch, in an order that follows from the seed and the position."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor
+
+from hashprompt.data.reading.prefetch import Prefetch
+from hashprompt.data.streams.stream import TaskData
+from hashprompt.engine.passes import Passes, uncounted
+from hashprompt.engine.replicas import Replicas
+from hashprompt.engine.seeding import seed_everything
+from hashprompt.methods.phase import Batch, Phase
+
+
+class EpochBatches:
+    """This device's share of the batches of an epoch.
+
+    Args:
+        phase: its view, or its `draw`.
+        data: the task.
+        passes: views and frozen features.
+        replicas: the devices.
+        seeds: of the epoch: the run's seed, task, phase and epoch.
+        resumed: some steps of the epoch were taken before, so `draw` was counted already.
+    """
+
+    def __init__(
+        self,
+        phase: Phase,
+        data: TaskData,
+        passes: Passes,
+        replicas: Replicas,
+        seeds: tuple[int | str, ...],
+        resumed: bool = False,
+    ) -> None:
+        self._phase, self._data = phase, data
+        self._passes, self._replicas, self._seeds = passes, replicas, seeds
+        seed_everything(*seeds)
+        self.rows: Sequence[Tensor]  # (B,) of each whole batch, among the task's images
+        self._drawn: list[Batch] = []
+        if phase.draw is not None:
+            with uncounted(passes.backbone.model.passes) if resumed else nullcontext():
+                self._drawn = phase.draw()
+            self.rows = [torch.arange(len(batch.labels)) for batch in self._drawn]
+            return
+        chosen = torch.arange(len(data.train)) if phase.rows is None else phase.rows.cpu()
+        self.rows = chosen[torch.randperm(len(chosen))].split(phase.batch_size)
+        plain = phase.plain or phase.view == "features"
+        self._features = passes.plain_features(data.train) if plain else None
+        self._images = Prefetch(data.train.images, [replicas.share(rows) for rows in self.rows])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, step: int) -> Batch:
+        # Augmentation and anything random in the step follow from the position alone.
+        seed_everything(*self._seeds, step, self._replicas.rank)
+        if self._drawn:
+            return self._drawn[step]
+        rows = self._replicas.share(self.rows[step])
+        device = self._passes.fabric.device
+        labels = self._data.train.labels[rows].to(device)
+        features = self._features
+        known = None if features is None else features[rows.to(features.device)]
+        if self._phase.view == "features":
+            assert known is not None
+            return Batch(known, labels)
+        images = self._images[step].to(device)
+        views = [self._passes.see(images, self._phase.view) for _ in range(self._phase.views)]
+        return Batch(torch.cat(views), labels, known)

@@ -1,0 +1,155 @@
+"""How far a run is and what it has found, in memory and in checkpoints."""
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hashprompt.engine.checkpoint import Checkpoints
+from hashprompt.engine.clock import Clock
+from hashprompt.engine.interrupts import StopRequest
+from hashprompt.engine.optimization import Optimization
+from hashprompt.engine.replicas import Replicas
+from hashprompt.engine.run_log import Position
+from hashprompt.errors import UserError
+from hashprompt.methods.base import Method
+from hashprompt.parts.growing import UnfitState, is_finite, load_grown
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class RunState:
+    """What decides how a run resumes: the model, the optimiser, the position, results so far.
+
+    Random seeds follow from the position, so no state of a generator is kept.
+
+    Args:
+        method: the model.
+        passes: images that went through the ViT, by kind of pass.
+        replicas: the devices; the first one writes.
+        folder: run directory.
+        stages: columns of the accuracy matrix.
+        checkpoint_minutes: between two saves inside a phase.
+        stop: of the user.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        passes: Counter[str],
+        replicas: Replicas,
+        folder: Path,
+        stages: int,
+        checkpoint_minutes: float,
+        stop: StopRequest,
+    ) -> None:
+        self._method, self._passes, self._replicas = method, passes, replicas
+        self._precision = replicas.fabric.strategy.precision  # has the state of a loss scaler
+        self._seconds, self._stop = 60 * checkpoint_minutes, stop
+        self.checkpoints = Checkpoints(folder / "checkpoints")
+        self.position = Position()
+        self.steps = 0  # of training, since the run began
+        self.log: dict[str, Any] = {
+            "accuracy": [[None] * stages for _ in range(stages)],
+            "after_task": [],
+            "diagnostics": [],
+            "timings": [],
+        }
+        self.clock = Clock(self.log["timings"])
+        self._saved_at = time.monotonic()
+        self._moments: dict[str, Tensor] = {}  # of the optimiser of a phase that is resumed
+
+    def restore(self, only_needed: bool = False) -> None:
+        """Load the newest whole checkpoint, if there is one.
+
+        Args:
+            only_needed: of its tensors, those that the method has: a finished model may be
+                evaluated with heads that need less of its state.
+
+        Raises:
+            UnfitState: where its tensors do not fit the method.
+        """
+        loaded = self.checkpoints.load()
+        if loaded is None:
+            return
+        tensors, state = loaded
+        if _shapes(tensors) != state["shapes"]:
+            raise UnfitState("its tensors have other shapes than were saved")
+        learned = _part_of(tensors, "method/")
+        if only_needed:
+            learned = {k: v for k, v in learned.items() if k in self._method.state_dict()}
+        load_grown(self._method, learned)
+        self._moments = _part_of(tensors, "optimizer/")
+        self._passes.update(state["passes"])
+        if state["precision"]:
+            self._precision.load_state_dict(state["precision"])
+        self.position, self.steps = Position(**state["position"]), state["steps"]
+        self.log = state["log"]
+        self.clock = Clock(self.log["timings"])
+
+    def start_from(self, tensors: "dict[str, Tensor]", task: int) -> None:
+        """Begin with a model of `task` tasks, unless this run has begun already."""
+        if self.checkpoints.load() is None:
+            load_grown(self._method, tensors)
+            self.position = Position(task=task)
+            self.save()
+
+    def load_moments(self, optimization: Optimization) -> None:
+        """Give the optimiser of the phase that is resumed its moments; they are used once."""
+        optimization.load(self._moments)
+        self._moments = {}
+
+    def advance(self, task: int, phase: int) -> None:
+        """Stand at the start of a phase, on disk too; stop here if the user asked for it."""
+        self.position = Position(task=task, phase=phase)
+        self.save()
+        if self._replicas.any(self._stop.made):
+            self._stop.obey()
+
+    def stand_at(self, epoch: int, step: int) -> None:
+        """The next step is this one of the phase."""
+        self.position = self.position.model_copy(update={"epoch": epoch, "step": step})
+
+    def save_if_due(self, optimization: Optimization) -> None:
+        """Save if the last save was long ago; save and stop if the user asked for it."""
+        late = self._replicas.is_first and time.monotonic() - self._saved_at >= self._seconds
+        stop = self._replicas.any(self._stop.made)
+        if stop or self._replicas.any(late):
+            self.save(optimization)
+        if stop:
+            self._stop.obey()
+
+    def save(self, optimization: Optimization | None = None) -> None:
+        """Write a checkpoint; inside a phase with the moments of its optimiser."""
+        self.clock.stop()
+        learned = self._method.state_dict()
+        if wrong := [name for name, tensor in learned.items() if not is_finite(tensor)]:
+            raise UserError(
+                f"Non-finite values in `{wrong[0]}` ({len(wrong)} of {len(learned)} tensors). No "
+                "checkpoint was written; the previous one is intact. Try a smaller lr; if that "
+                "does not help, it is a bug of the method."
+            )
+        tensors = {f"method/{name}": tensor for name, tensor in learned.items()}
+        self._replicas.refuse_differences(tensors)
+        if self._replicas.is_first:
+            moments = optimization.tensors() if optimization else {}
+            tensors |= {f"optimizer/{name}": tensor for name, tensor in moments.items()}
+            state = {
+                "position": self.position.model_dump(),
+                "steps": self.steps,
+                "log": self.log,
+                "passes": dict(self._passes),
+                "precision": self._precision.state_dict(),
+                "shapes": _shapes(tensors),
+            }
+            self.checkpoints.save(tensors, state)
+        self._saved_at = time.monotonic()
+
+
+def _shapes(tensors: "dict[str, Tensor]") -> dict[str, list[int]]:
+    return {name: list(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _part_of(tensors: "dict[str, Tensor]", prefix: str) -> "dict[str, Tensor]":
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

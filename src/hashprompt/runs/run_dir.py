@@ -1,0 +1,125 @@
+"""The run directory: what its files hold, making one, keeping it to one process. No torch."""
+
+import json
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from hashprompt.engine.checkpoint import FILES
+from hashprompt.engine.run_log import RunLog
+from hashprompt.errors import UserError
+from hashprompt.loggers import LOG_FILES
+from hashprompt.storage.files import as_given, inside, make_folder, read_file, remove_ours
+from hashprompt.storage.lock import LOCK, locked
+from hashprompt.storage.schema import Count, Pair, Percent, Schema, Usage, Values
+
+# All that a run directory holds of ours; what a user put there stays there.
+RUN_FILES = (
+    *("config.json", "result.json", "report.html", "figures/*.png", LOCK),
+    *(f"checkpoints/{name}" for name in FILES),
+    *LOG_FILES,
+)
+
+
+class StoredPlan(Schema):
+    """What a run was asked to do."""
+
+    method: str
+    preset: str
+    stream: str
+    backbone: str
+    seed: int
+    options: Values
+
+
+class Protocol(Schema):
+    """What decides whether results can be compared; fields are compared as they are."""
+
+    stream: str
+    class_order: list[Count]
+    class_names: list[str]
+    tasks: list[list[Count]]
+    images: list[Pair] = Field(default_factory=list)  # to train and to test, of each task
+    legacy: list[str]
+    keeps_images: str = ""
+
+
+class RunConfig(StoredPlan):
+    """`config.json`."""
+
+    protocol: Protocol
+
+
+class Asked(Schema):
+    """A finished model, evaluated again with other options of prediction."""
+
+    average: Percent
+    task_inference: Percent | None = None
+
+
+class RunResult(RunLog):
+    """`result.json`."""
+
+    finished: Literal[True]
+    config: StoredPlan
+    protocol: Protocol
+    metrics: dict[str, float | None]  # None where there was nothing to measure
+    usage: Usage | None
+    parameters: Annotated[dict[str, Count], Field(max_length=100)]
+    images_stored: Count = 0
+    image_bytes: Count = 0
+    passes: dict[str, Count]
+    versions: dict[str, str]
+    asked: dict[str, Asked] = Field(default_factory=dict)  # in a ledger: with other options
+
+    @model_validator(mode="after")
+    def _was_tested(self) -> Self:
+        rows = {len(row) for row in self.accuracy}
+        tested = any(value is not None for row in self.accuracy for value in row)
+        if len(rows) != 1 or not tested or not self.after_task:
+            raise ValueError("`accuracy` is no table of what was tested after each task")
+        return self
+
+
+def make_run_dir(folder: Path, overwrite: bool) -> None:
+    """Make a run directory, or empty one of ours; anything else in its place is refused."""
+    place = as_given(folder.resolve())
+    try:
+        # A kill while config.json was written leaves its beginning: nothing to protect.
+        left_over = ".config.json."
+        if folder.is_dir() and any(not p.name.startswith(left_over) for p in folder.iterdir()):
+            if not _is_run(folder):
+                raise UserError(
+                    f"Cannot use {folder}: it exists and is not a run directory. "
+                    "Choose another --out."
+                )
+            if not overwrite:
+                raise UserError(
+                    f"Cannot use {folder}: a run is there. `hashprompt resume` resumes it, "
+                    "--overwrite replaces it."
+                )
+            with only_process(folder):
+                pass  # no other process works there
+            remove_ours(place, RUN_FILES)
+        make_folder(place)
+    except OSError as error:
+        raise UserError(
+            f"Cannot create {folder}: {error.strerror or error}. Choose another --out."
+        ) from error
+
+
+def only_process(folder: Path) -> AbstractContextManager[None]:
+    """Be the only process that works on a run: two would overwrite each other's checkpoints."""
+    busy = f"Another process is working on {folder}. Wait for it, or choose another --out."
+    return locked(folder, lambda: busy)
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether we made this folder: other programs keep a `config.json` too."""
+    try:  # not `read_json`: a damaged run, or one of an older version, is ours too
+        stored = json.loads(read_file(inside(folder, "config.json")))
+        return {"format", "method", "protocol"} <= stored.keys()
+    except (OSError, UserError, ValueError, RecursionError, AttributeError):
+        return False

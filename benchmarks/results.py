@@ -1,31 +1,44 @@
 """Make the tables and figures of README and docs/results from the ledger: no number is typed.
 
-    python benchmarks/results.py            # writes them anew
-    python benchmarks/results.py --check    # says whether they are what the ledger says
+    python benchmarks/results.py                  # writes them
+    python benchmarks/results.py --check          # reports which pages the ledger would change
+    python benchmarks/results.py --add SWEEP …    # first packs finished cells of sweeps
 
-A page holds `<!-- table: GRID COLUMN, COLUMN … -->`, the table, and `<!-- end of table -->`; or
-`<!-- table: GRID COLUMN … of ROW; ROW … -->` for a few rows in an order of their own.
-`<!-- table: FILE tried -->` is the table of the rates in FILE.json (benchmarks/rates.py), and
-`<!-- table: FILE seconds -->` accuracy and seconds of own photos (benchmarks/instant.py),
-`<!-- table: FILE learns -->` what they know after each learn (benchmarks/months.py), and
-`<!-- table: claims verdicts -->` what `hashprompt paper report` says of the paper's claims;
-`<!-- table: paper T7, T8 at nano -->` are tables of the paper at a scale; and
-`<!-- table: FILE rules -->` what rules for keeping training bring (benchmarks/keeping.py).
+A page holds `<!-- table: SOURCE WHAT -->`, the table, and `<!-- end of table -->`:
+
+    table: GRID COLUMN, COLUMN …              all rows of benchmarks/grids/GRID.yaml
+    table: GRID COLUMN … of ROW; ROW …        some rows, in this order
+    table: paper T7, T8 at nano               tables of the paper at a scale
+    table: claims verdicts                    what `hashprompt paper report` says of its claims
+    table: FILE seconds                       accuracy and seconds of own photos (instant.py)
+    table: FILE learns                        accuracy after each session (months.py)
+    table: FILE rules                         rules for keeping what was trained (keeping.py)
 """
 
 import argparse
 import json
 import re
 import sys
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from hashprompt.cli.arguments import read_yaml_file
+from hashprompt.paper.claims import judge
+from hashprompt.paper.data import find_experiment
+from hashprompt.paper.figures import FIGURES, Source
+from hashprompt.paper.report import claims_text
+from hashprompt.paper.result_tables import tables_of
+from hashprompt.paper.results import Results, read_ledgers
 from hashprompt.report.compare import Comparison, compare_results
-from hashprompt.report.ledger import Ledger
+from hashprompt.report.compare_figures import cost_figure
+from hashprompt.report.figures import render
+from hashprompt.report.ledger import PACKED, Ledger, read_pack, write_pack
+from hashprompt.storage.files import inside
+from hashprompt.sweeps.folder import SweepFolder
 from hashprompt.sweeps.grid import Cell, read_grid
 from hashprompt.texts import markdown_text
 
@@ -40,10 +53,6 @@ Result = dict[str, Any]
 Value = Callable[[Result], float | None]
 
 
-def metric(name: str) -> Value:
-    return lambda result: result["metrics"].get(name)
-
-
 def asked(name: str) -> Value:
     return lambda result: result.get("asked", {}).get(name, {}).get("average")
 
@@ -53,11 +62,13 @@ def domain(number: int) -> Value:
 
 
 PERCENT: dict[str, Value] = {
-    **{name: metric(name) for name in ("FAA", "CAA", "FM")},
+    "FAA": lambda result: result["metrics"].get("FAA"),
+    "CAA": lambda result: result["metrics"].get("CAA"),
+    "FM": lambda result: result["metrics"].get("FM"),
     "task inference": lambda result: result["after_task"][-1].get("task_inference"),
-    **{f"domain {number}": domain(number) for number in range(1, 9)},
     "FAA with discriminant heads": asked("discriminant heads"),
-    **{f"FAA at {name}": asked(name) for name in (*("ridge 1", "shrinkage 1", "shrinkage 0.8"),)},
+    **{f"FAA at {name}": asked(name) for name in ("ridge 1", "shrinkage 1", "shrinkage 0.8")},
+    **{f"domain {number}": domain(number) for number in range(1, 9)},
 }
 SPREADS: dict[str, Value] = {  # distance of stored class means from the truth, `measure_drift`
     "drift (σ)": lambda result: result["diagnostics"][-1].get("drift"),
@@ -70,6 +81,20 @@ COUNTS: dict[str, Value] = {
 }
 
 
+def markdown(header: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def stored(file: str) -> Any:
+    return json.loads((DOCS / "results" / f"{file}.json").read_text())
+
+
+def cells_of(grid: str) -> list[Cell]:
+    values = read_yaml_file(HERE / "grids" / f"{grid}.yaml", "methods: hash")
+    return read_grid(values).cells(files_needed=False)
+
+
 def results_of(grid: str) -> dict[str, list[Result]]:
     """Results of a grid by row, as far as the ledger has them."""
     found: dict[str, list[Result]] = {}
@@ -80,30 +105,29 @@ def results_of(grid: str) -> dict[str, list[Result]]:
     return found
 
 
-def cells_of(grid: str) -> list[Cell]:
-    values = read_yaml_file(HERE / "grids" / f"{grid}.yaml", "methods: hash")
-    return read_grid(values).cells(files_needed=False)
-
-
-def table(grid: str, columns: list[str], chosen: list[str] | None = None) -> str:
-    """The table of a grid in Markdown, or of some of its rows; those without any result are named
-    below."""
-    rows = results_of(grid)
-    rows = rows if chosen is None else {name: rows[name] for name in chosen}
-    seeds = any(len(results) > 1 for results in rows.values())
-    header = ["row", *(["seeds"] if seeds else []), *columns]
-    lines = [header, ["---"] * len(header)]
-    for name, results in rows.items():
-        if results:
-            count = [str(len(results))] if seeds else []
-            lines.append([markdown_text(name), *count, *(cell(c, results) for c in columns)])
-    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def grid_table(grid: str, what: str) -> str:
+    """Rows of a grid; those without any result are named below."""
+    listed, _, chosen = what.partition(" of ")
+    columns, rows = [name.strip() for name in listed.split(",")], results_of(grid)
+    if chosen:
+        rows = {name.strip(): rows[name.strip()] for name in chosen.split(";")}
+    has_seeds = any(len(results) > 1 for results in rows.values())
+    lines = [
+        [
+            markdown_text(name),
+            *([str(len(results))] if has_seeds else []),
+            *(cell_text(column, results) for column in columns),
+        ]
+        for name, results in rows.items()
+        if results
+    ]
+    text = markdown(["row", *(["seeds"] if has_seeds else []), *columns], lines)
     missing = [markdown_text(name) for name, results in rows.items() if not results]
     return text + (f"\nNot run yet: {'; '.join(missing)}.\n" if missing else "")
 
 
-def cell(column: str, results: list[Result]) -> str:
-    """Mean ± deviation over seeds; a dash where there is nothing to tell."""
+def cell_text(column: str, results: list[Result]) -> str:
+    """Mean ± deviation over seeds; a dash where a result has no value."""
     value = {**PERCENT, **SPREADS, **COUNTS}[column]
     values = [number for result in results if (number := value(result)) is not None]
     if len(values) < len(results):
@@ -115,137 +139,119 @@ def cell(column: str, results: list[Result]) -> str:
     return f"{fmean(values):.{digits}f}{spread}"
 
 
-def rates_table(file: str) -> str:
-    """What was tried on held-out images (benchmarks/rates.py), the best in bold."""
-    tried: dict[str, list[tuple[float, str]]] = {}
-    for trial in json.loads((DOCS / "results" / f"{file}.json").read_text()):
-        row, accuracy = trial.pop("method"), trial.pop("FAA")
-        named = ", ".join(f"{name} {value:g}" for name, value in trial.items())
-        tried.setdefault(row, []).append((accuracy, named))
-    lines = ["| row | tried: accuracy on held-out images |", "|---|---|"]
-    for row, trials in tried.items():
-        best = max(accuracy for accuracy, _ in trials)
-        told = [f"**{n}: {a:.1f}**" if a == best else f"{n}: {a:.1f}" for a, n in trials]
-        lines.append(f"| {markdown_text(row)} | {' · '.join(told)} |")
-    return "\n".join(lines) + "\n"
-
-
-def seconds_table(file: str) -> str:
-    """Accuracy and seconds by system and number of photos (benchmarks/instant.py), over seeds."""
+def seconds_table(file: str, what: str) -> str:
+    """Accuracy and seconds by system and number of photos, over seeds."""
     found: dict[tuple[str, int], list[Result]] = {}
-    for row in json.loads((DOCS / "results" / f"{file}.json").read_text())["rows"]:
+    for row in stored(file)["rows"]:
         found.setdefault((row["system"], row["shots"]), []).append(row)
     systems, numbers = (list(dict.fromkeys(keys)) for keys in zip(*found, strict=True))
-    header = ["", *(f"{number} photos a class" for number in numbers)]
-    lines = [header, ["---"] * len(header)]
-    for system in systems:
-        cells = (found[system, number] for number in numbers)
-        lines.append([system, *map(accuracy_and_seconds, cells)])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    lines = [[name, *(accuracy_and_seconds(found[name, n]) for n in numbers)] for name in systems]
+    return markdown(["", *(f"{number} photos a class" for number in numbers)], lines)
 
 
 def accuracy_and_seconds(rows: list[Result]) -> str:
     accuracy, seconds = (fmean(row[name] for row in rows) for name in ("accuracy", "seconds"))
-    told = f"{accuracy:.1f} % in {seconds:.0f} s"
+    text = f"{accuracy:.1f} % in {seconds:.0f} s"
     if any(row["system"] in ("instant", "logistic regression") for row in rows):
-        return told
+        return text
     kept, learns = (sum(row[name] for row in rows) for name in ("trained", "learns"))
-    return f"{told}, training kept in {kept} of {learns}"
+    return f"{text}, training kept in {kept} of {learns}"
 
 
-def learns_table(file: str) -> str:
-    """Accuracy on the photos that each learn held out, after it and after later ones."""
-    learns = json.loads((DOCS / "results" / f"{file}.json").read_text())["learns"]
-    after = [f"after {learn['learn']}{' (look)' * learn['is_look']}" for learn in learns]
-    lines = [["held-out photos of", *after], ["---"] * (1 + len(learns))]
+def learns_table(file: str, what: str) -> str:
+    """Accuracy on the photos that each session held out, after it and after later ones."""
+    learns = stored(file)["learns"]
+    after = [f"after {learn['learn']}{' (untrained)' * learn['is_look']}" for learn in learns]
     found = [learn["accuracy"] for learn in learns]
-    for source, last in found[-1].items():
-        cells = (share(rows[source]) if source in rows else "" for rows in found)
-        lines.append([f"{source} ({last['tested']})", *cells])
-    totals = ([sum(row[n] for row in rows.values()) for n in ("right", "tested")] for rows in found)
-    sums = ({"right": right, "tested": tested} for right, tested in totals)
-    lines.append(["all", *map(share, sums)])
+    lines = [
+        [f"{source} ({last['tested']})", *(share(rows.get(source)) for rows in found)]
+        for source, last in found[-1].items()
+    ]
+    sums = [
+        {name: sum(row[name] for row in rows.values()) for name in ("right", "tested")}
+        for rows in found
+    ]
     errors = (f"{learn['calibration']['error']:.1f} %" for learn in learns)
-    lines.append(["calibration error", *errors])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    lines += [["all", *map(share, sums)], ["calibration error", *errors]]
+    return markdown(["held-out photos of", *after], lines)
 
 
-def rules_table(file: str) -> str:
-    """What each rule for keeping training brings, by the number of photos of a class."""
+def share(counts: Result | None) -> str:
+    return f"{100 * counts['right'] / counts['tested']:.1f} %" if counts else ""
+
+
+def rules_table(file: str, what: str) -> str:
+    """Accuracy under each rule for keeping what was trained, by the number of photos of a class."""
     from keeping import RULES, chosen
 
-    learns = json.loads((DOCS / "results" / f"{file}.json").read_text())["learns"]
+    learns = stored(file)["learns"]
     numbers = sorted({learn["shots"] for learn in learns})
-    header = ["training is kept if it puts", *(f"{n} photos a class" for n in numbers), "all"]
-    lines = [header, ["---"] * len(header)]
-    for name, keeps in RULES.items():
-        groups = [[x for x in learns if x["shots"] == n] for n in numbers] + [learns]
-        cells = (f"{fmean(chosen(x, keeps) for x in group):.1f}" for group in groups)
-        lines.append([name, *cells])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    groups = [[x for x in learns if x["shots"] == n] for n in numbers] + [learns]
+    lines = [
+        [name, *(f"{fmean(chosen(x, keeps) for x in group):.1f}" for group in groups)]
+        for name, keeps in RULES.items()
+    ]
+    header = ["training is kept if it fixes", *(f"{n} photos a class" for n in numbers), "all"]
+    return markdown(header, lines)
 
 
-def share(counts: Result) -> str:
-    return f"{100 * counts['right'] / counts['tested']:.1f} %"
+@cache
+def paper_results() -> Results:
+    return read_ledgers([LEDGER])
 
 
-def verdicts() -> str:
+def verdicts(file: str, what: str) -> str:
     """The claims of the paper, as its report judges them, without a title."""
-    from hashprompt.paper.claims import judge
-    from hashprompt.paper.report import claims_text
-    from hashprompt.paper.results import read_ledgers
-
-    results = read_ledgers([LEDGER])
-    return claims_text(judge(results), results).split("\n", 2)[2]
+    return claims_text(judge(paper_results()), paper_results()).split("\n", 2)[2]
 
 
-def paper_tables(names: list[str], scale: str) -> str:
-    """Tables of the paper beside what a scale gave."""
-    from hashprompt.paper.data import find_experiment
-    from hashprompt.paper.result_tables import tables_of
-    from hashprompt.paper.results import read_ledgers
-
-    results, parts = read_ledgers([LEDGER]), []
-    for experiment in map(find_experiment, names):
-        tables = (t for t in tables_of(experiment, results) if t.title.startswith(scale))
+def paper_tables(file: str, what: str) -> str:
+    """Tables of the paper beside the results at a scale."""
+    names, _, scale = what.partition(" at ")
+    parts = []
+    for experiment in map(find_experiment, names.split(", ")):
         title = f"**{experiment.name}** {markdown_text(experiment.title)}"
+        tables = (t for t in tables_of(experiment, paper_results()) if t.title.startswith(scale))
         parts += [f"{title}\n\n{table.to_markdown().rstrip()}\n" for table in tables]
     return "\n".join(parts)
+
+
+TABLES: dict[str, Callable[[str, str], str]] = {
+    "seconds": seconds_table,
+    "learns": learns_table,
+    "rules": rules_table,
+    "verdicts": verdicts,
+}
 
 
 def renewed(page: str) -> str:
     """A page with its tables made anew."""
 
     def block(found: re.Match[str]) -> str:
-        begin, grid, columns, end = found.groups()
-        if columns == "tried":
-            return begin + rates_table(grid) + end
-        if columns == "seconds":
-            return begin + seconds_table(grid) + end
-        if columns == "learns":
-            return begin + learns_table(grid) + end
-        if columns == "verdicts":
-            return begin + verdicts() + end
-        if columns == "rules":
-            return begin + rules_table(grid) + end
-        if grid == "paper":
-            tables, _, scale = columns.partition(" at ")
-            return begin + paper_tables(tables.split(", "), scale) + end
-        columns, of, rows = columns.partition(" of ")
-        names = [name.strip() for name in columns.split(",")]
-        chosen = [row.strip() for row in rows.split(";")] if of else None
-        return begin + table(grid, names, chosen) + end
+        begin, source, what, end = found.groups()
+        make = paper_tables if source == "paper" else TABLES.get(what, grid_table)
+        return begin + make(source, what) + end
 
     return BLOCK.sub(block, page)
 
 
+def add(sweeps: list[Path]) -> None:
+    """Pack finished cells of sweeps: each below the first grid, or scale of the paper, it is of."""
+    grid_of = {c.digest: f.stem for f in (HERE / "grids").glob("*.yaml") for c in cells_of(f.stem)}
+    new: dict[str, dict[str, Result]] = {}
+    for folder in map(SweepFolder, sweeps):
+        for cell in folder.read_cells():
+            if entry := folder.ledger.find(cell.plan):
+                is_nano = cell.plan.backbone == "nano"
+                name = grid_of.get(cell.digest, "paper-nano" if is_nano else "paper-mini")
+                new.setdefault(name, {})[cell.digest] = entry
+    for name, entries in new.items():
+        file = inside(LEDGER, name + PACKED)
+        write_pack(file, {**(read_pack(file) if file.is_file() else {}), **entries})
+
+
 def draw_cost(grid: str, file: Path) -> None:
     """Accuracy against what is stored, of the first seed of a grid; other rates are no systems."""
-    from dataclasses import replace
-
-    from hashprompt.report.compare_figures import cost_figure
-    from hashprompt.report.figures import render
-
     rows = []
     for name, results in results_of(grid).items():
         if results and ", rate" not in name:
@@ -256,29 +262,25 @@ def draw_cost(grid: str, file: Path) -> None:
 
 def draw_paper(name: str, scale: str) -> None:
     """A figure of `hashprompt paper report`."""
-    from hashprompt.paper.figures import FIGURES, Source
-    from hashprompt.paper.results import read_ledgers
-    from hashprompt.report.figures import render
-
-    results = read_ledgers([LEDGER])
-    (place,) = (place for place in results.places if place.scale == scale)
-    picture = render(partial(FIGURES[name][0], Source(results, place)))
-    if picture:
-        (DOCS / "images" / f"paper-{name}-{scale}.png").write_bytes(picture)
+    (place,) = (place for place in paper_results().places if place.scale == scale)
+    picture = render(partial(FIGURES[name][0], Source(paper_results(), place)))
+    (DOCS / "images" / f"paper-{name}-{scale}.png").write_bytes(picture or b"")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, say what would change")
-    check = parser.parse_args().check
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("--add", type=Path, nargs="+", default=[], help="sweeps to pack")
+    args = parser.parse_args()
+    add(args.add)
     pages = {page: page.read_text() for page in [README, *sorted((DOCS / "results").glob("*.md"))]}
     changed = {page: new for page, old in pages.items() if (new := renewed(old)) != old}
-    for page, new in changed.items():
+    for page in changed:
         print(page.relative_to(DOCS.parent))
-        if not check:
-            page.write_text(new)
-    if check:
+    if args.check:
         sys.exit(bool(changed))
+    for page, new in changed.items():
+        page.write_text(new)
     draw_cost("family-real", DOCS / "images" / "family-against-size.png")
     for name, scale in PAPER_FIGURES:
         draw_paper(name, scale)

@@ -172,7 +172,7 @@ def latency(seconds: list[float]) -> dict[str, float]:
 
 def plain_forward(name: str, size: int, photos: list[Path]) -> list[float]:
     """Seconds for each photo: decoding, and timm's own pass of the ViT at batch 1."""
-    config = ClassifierConfig.new(load_backbone(name, size), "hash", {}, 0)
+    config = ClassifierConfig.new(load_backbone(name, size), {}, 0)
     vit, views = config.backbone.model.vit, config.views
     times = []
     with torch.no_grad():

@@ -20,7 +20,7 @@ from hashprompt.photos.learn_job import Effort
 from hashprompt.texts import counted, visible
 
 # Steps of training that a learn aims at, and the most epochs; on 60 photos a class at ViT-Ti 75
-# steps were enough for prompts to pay (docs/results/real.md).
+# steps were enough for prompts to pay (docs/results/photos.md).
 STEPS = {"quick": (20, 8), "normal": (80, 20), "best": (240, 60)}
 LOOKING = "looking at photos"  # the first step of a learn; the others are its second
 FROM_HUB = "vit_small_patch16_224.augreg_in21k"

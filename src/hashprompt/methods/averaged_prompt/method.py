@@ -6,7 +6,7 @@ less it moves. The features of old classes move with it, so their Gaussians are 
 map, fitted on the new images before and after. A discriminant of all Gaussians answers.
 
 Averaging weights over tasks, compensating the drift of class statistics and Gaussian discriminants
-are known; docs/methods/averaged-prompt.md says from where.
+are known; docs/results/averaged-prompt.md says from where.
 """
 
 from collections.abc import Mapping

@@ -156,7 +156,7 @@ def test_a_question_that_cannot_be_answered_costs_no_result(
 ) -> None:
     (cell,) = read_grid({**grid, "methods": "simplecil"}).cells()
     folder = SweepFolder(tmp_path / "out")
-    with pytest.raises(UserError, match="Cannot go on"):
+    with pytest.raises(UserError, match="Cannot resume"):
         run_cell(folder, cell.plan, {"other tasks": {"tasks": 2}})
     assert folder.state(cell, time.time()).state == "done"
 

@@ -6,6 +6,7 @@ import pickle
 import shutil
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from hashprompt.errors import UserError
 from hashprompt.methods.hash.method import Hash
 from hashprompt.methods.phase import StepResult
 from hashprompt.runs import benchmark
+from hashprompt.runs.run_dir import make_run_dir
 
 Refusal = Callable[..., str]
 
@@ -52,7 +54,11 @@ NAMES_AND_OPTIONS = {
     "stream": (["-s", "glyhps"], ["Unknown stream `glyhps`", "`glyphs`", "hashprompt streams"]),
     "stream like markup": (["-s", "[/red]"], ["Unknown stream `[/red]`", "npz:FILE"]),
     "backbone": (["-b", "vit_tinny"], ["`vit_tinny`", "`vit_tiny_patch16_224`", "FILE"]),
-    "preset": (["--preset", "bset"], ["Unknown preset of hash `bset`", "mean `best`"]),
+    "preset": (["-m", "hide", "--preset", "bset"], ["preset of hide `bset`", "mean `best`"]),
+    **{
+        f"former preset {name}": (["--preset", name], ["now averaged-prompt", "--method averaged"])
+        for name in ("best", "pool", "photos")
+    },
     "option": (["--set", "topk=3"], ["Unknown option `topk`", "mean `top_k`"]),
     "option of another method": (["-m", "finetune"], ["Unknown option `tii_epochs`"]),
     "type": (["--set", "top_k=many"], ["top_k='many'", "valid integer"]),
@@ -143,10 +149,71 @@ def test_a_config_file_that_is_not_there_is_refused(refused: Refusal, tmp_path: 
 # Weights. ----------------------------------------------------------------------------------
 
 
-def test_weights_of_another_architecture_are_refused(refused: Refusal) -> None:
-    message = refused("-b", f"vit_tiny_patch16_224@{nano_file()}")
-    assert "another architecture" in message
-    assert "ARCHITECTURE@FILE" in message
+VIT = "vit_tiny_patch16_224"
+WRITE_WEIGHTS: dict[str, tuple[str, Callable[[Path], Any], list[str]]] = {
+    "of another architecture": (
+        f"{VIT}@w.safetensors",
+        lambda path: shutil.copy(nano_file(), path),
+        ["another architecture", "ARCHITECTURE@FILE"],
+    ),
+    "of an unknown architecture": (
+        "vit_none@w.safetensors",
+        lambda path: shutil.copy(nano_file(), path),
+        ["`vit_none` is not a timm architecture"],
+    ),
+    "of no known shape": (
+        "w.safetensors",
+        lambda path: save_file({"a": torch.zeros(2)}, path, metadata={"architecture": "x"}),
+        ["Cannot tell the architecture", "ARCHITECTURE@"],
+    ),
+    "truncated": (
+        "w.safetensors",
+        lambda path: path.write_bytes(nano_file().read_bytes()[:9999]),
+        ["w.safetensors cannot be read as weights", "truncated", "Get it again"],
+    ),
+    **{
+        f"a text file: {name}": (
+            name,
+            lambda path: path.write_text("dear diary"),
+            [f"{name} cannot be read as weights", "not a weights file"],
+        )
+        for name in ("notes.safetensors", "notes.pth", "notes.pt", "notes.npz")
+    },
+    **{
+        f"no named tensors: {state}": (
+            f"{VIT}@w.pth",
+            partial(torch.save, state),
+            ["expected a table of named tensors"],
+        )
+        for state in ({1: torch.zeros(2)}, [torch.zeros(2)], {"a": "b"})
+    },
+    "not there": ("none.safetensors", lambda path: None, ["No weights file at", "ARCHITECTURE@"]),
+    "npz of unknown architecture": (
+        "w.npz",
+        lambda path: np.savez(path, cls=np.zeros(3)),
+        ["does not name its architecture", "ARCHITECTURE@"],
+    ),
+    **{
+        f"npz without weights: {name}": (
+            f"{VIT}@w.npz",
+            lambda path, name=name: np.savez(path, **{name: np.zeros((1, 1, 192))}),
+            [f"does not hold weights of `{VIT}`"],
+        )
+        for name in ("x", "cls")
+    },
+}
+
+
+@pytest.mark.parametrize("case", WRITE_WEIGHTS)
+def test_bad_weights_are_refused_with_their_fault(
+    case: str, refused: Refusal, tmp_path: Path
+) -> None:
+    given, write, told = WRITE_WEIGHTS[case]
+    architecture, mark, name = given.rpartition("@")
+    write(tmp_path / name)
+    message = refused("-b", f"{architecture}{mark}{tmp_path / name}")
+    for text in told:
+        assert text in message
 
 
 def test_weights_that_lack_a_tensor_are_refused(refused: Refusal, tmp_path: Path) -> None:
@@ -157,40 +224,6 @@ def test_weights_that_lack_a_tensor_are_refused(refused: Refusal, tmp_path: Path
     save_file(state, tmp_path / "part.safetensors", metadata=header["__metadata__"])
     message = refused("-b", tmp_path / "part.safetensors")
     assert "1 tensors missing (blocks.2.mlp.fc1.bias" in message
-
-
-def test_weights_of_no_known_shape_are_refused(refused: Refusal, tmp_path: Path) -> None:
-    save_file({"a": torch.zeros(2)}, tmp_path / "w.safetensors", metadata={"architecture": "x"})
-    message = refused("-b", tmp_path / "w.safetensors")
-    assert "Cannot tell the architecture" in message
-    assert "ARCHITECTURE@" in message
-
-
-def test_truncated_weights_are_refused(refused: Refusal, tmp_path: Path) -> None:
-    whole = nano_file().read_bytes()
-    path = tmp_path / "cut.safetensors"
-    path.write_bytes(whole[: len(whole) // 2])
-    message = refused("-b", path)
-    assert f"{path} cannot be read as weights" in message
-    assert "truncated" in message
-    assert "Get it again" in message
-
-
-@pytest.mark.parametrize("name", ["notes.safetensors", "notes.pth", "notes.pt", "notes.npz"])
-def test_a_text_file_is_no_weights_file(name: str, refused: Refusal, tmp_path: Path) -> None:
-    (tmp_path / name).write_text("dear diary")
-    message = refused("-b", tmp_path / name)
-    assert f"{name} cannot be read as weights" in message
-    assert "not a weights file" in message
-
-
-@pytest.mark.parametrize("state", [{1: torch.zeros(2)}, [torch.zeros(2)], {"a": "b"}])
-def test_a_file_of_other_things_than_named_tensors_is_refused(
-    state: Any, refused: Refusal, tmp_path: Path
-) -> None:
-    torch.save(state, tmp_path / "w.pth")
-    message = refused("-b", f"vit_tiny_patch16_224@{tmp_path / 'w.pth'}")
-    assert "expected a table of named tensors" in message
 
 
 class Bomb:
@@ -208,36 +241,10 @@ def test_code_inside_a_weights_file_never_runs(
     dump: Callable[[Any, Path], None], refused: Refusal, tmp_path: Path
 ) -> None:
     dump({"w": Bomb(tmp_path / "boom")}, tmp_path / "w.pth")
-    message = refused("-b", f"vit_tiny_patch16_224@{tmp_path / 'w.pth'}")
+    message = refused("-b", f"{VIT}@{tmp_path / 'w.pth'}")
     assert not (tmp_path / "boom").exists()
     assert "pickled code, which is never loaded" in message
     assert "safetensors" in message
-
-
-def test_a_weights_file_that_is_not_there_is_refused(refused: Refusal, tmp_path: Path) -> None:
-    message = refused("-b", tmp_path / "none.safetensors")
-    assert "No weights file at" in message
-    assert "ARCHITECTURE@FILE" in message
-
-
-def test_an_unknown_architecture_is_refused(refused: Refusal) -> None:
-    message = refused("-b", f"vit_none@{nano_file()}")
-    assert "`vit_none` is not a timm architecture" in message
-
-
-def test_npz_weights_must_name_their_architecture(refused: Refusal, tmp_path: Path) -> None:
-    np.savez(tmp_path / "w.npz", cls=np.zeros(3))
-    message = refused("-b", tmp_path / "w.npz")
-    assert "does not name its architecture" in message
-    assert "ARCHITECTURE@" in message
-
-
-@pytest.mark.parametrize("name", ["x", "cls"])
-def test_npz_files_without_weights_are_refused(name: str, refused: Refusal, tmp_path: Path) -> None:
-    path = tmp_path / "w.npz"
-    np.savez(path, **{name: np.zeros((1, 1, 192))})
-    message = refused("-b", f"vit_tiny_patch16_224@{path}")
-    assert "does not hold weights of `vit_tiny_patch16_224`" in message
 
 
 # Streams. ----------------------------------------------------------------------------------
@@ -307,13 +314,6 @@ def test_a_bad_stream_file_is_refused_with_its_fault(
         assert text in message
 
 
-def test_a_file_that_is_no_npz_is_refused(refused: Refusal, tmp_path: Path) -> None:
-    (tmp_path / "s.npz").write_text("dear diary")
-    message = refused("-s", tmp_path / "s.npz")
-    assert "cannot be read as an .npz file" in message
-    assert "numpy.savez" in message
-
-
 def test_a_stream_of_pickles_is_refused(refused: Refusal, tmp_path: Path) -> None:
     bombs = np.array([Bomb(tmp_path / "boom")], dtype=object)
     np.savez(tmp_path / "s.npz", x_train=bombs)
@@ -322,10 +322,10 @@ def test_a_stream_of_pickles_is_refused(refused: Refusal, tmp_path: Path) -> Non
     assert not (tmp_path / "boom").exists()
 
 
-def test_a_stream_file_that_is_not_there_is_refused(refused: Refusal, tmp_path: Path) -> None:
-    message = refused("-s", f"npz:{tmp_path / 'none.npz'}")
-    assert "none.npz" in message
-    assert "Give npz:FILE with x_train" in message
+def test_a_file_that_is_no_stream_is_refused(refused: Refusal, tmp_path: Path) -> None:
+    (tmp_path / "s.npz").write_text("dear diary")
+    assert "cannot be read as an .npz file" in refused("-s", tmp_path / "s.npz")
+    assert "Give npz:FILE with x_train" in refused("-s", f"npz:{tmp_path / 'none.npz'}")
 
 
 def test_holding_out_from_single_images_is_refused(refused: Refusal, lonely_npz: Path) -> None:
@@ -337,22 +337,30 @@ def test_holding_out_from_single_images_is_refused(refused: Refusal, lonely_npz:
 # Small is not bad. -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", ["paper", "best"])
+# The default method, and one that is read off its Gaussians and needs no epochs to be right.
+METHODS: dict[str, dict[str, Any]] = {
+    "hash": {},
+    "averaged-prompt": {"tii_epochs": None, "align_epochs": None},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_a_class_of_one_training_image_can_be_learned(
-    preset: str, tiny_run: Any, lonely_npz: Path, tmp_path: Path
+    method: str, tiny_run: Any, lonely_npz: Path, tmp_path: Path
 ) -> None:
-    result = tiny_run(tmp_path / "out", stream=f"npz:{lonely_npz}", preset=preset)
+    changes = {"stream": f"npz:{lonely_npz}", **METHODS[method]}
+    result = tiny_run(tmp_path / "out", method=method, **changes)
     assert result.data["protocol"]["images"] == [[2, 8]] * 3
-    # Two epochs teach the paper's heads little; what is read off the Gaussians needs no epochs.
-    assert result.metrics["FAA"] >= (0 if preset == "paper" else 50)  # guessing gives 17
+    assert result.metrics["FAA"] >= (0 if method == "hash" else 50)  # guessing gives 17
 
 
-@pytest.mark.parametrize("preset", ["paper", "best"])
-def test_a_task_of_one_class_can_be_learned(preset: str, tiny_run: Any, tmp_path: Path) -> None:
-    result = tiny_run(tmp_path / "out", tasks=4, classes=4, preset=preset, epochs=1)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_task_of_one_class_can_be_learned(method: str, tiny_run: Any, tmp_path: Path) -> None:
+    changes = {"tasks": 4, "classes": 4, "epochs": 1, **METHODS[method]}
+    result = tiny_run(tmp_path / "out", method=method, **changes)
     assert result.data["protocol"]["tasks"] == [[0], [1], [2], [3]]
     assert result.accuracy[0][0] == 100  # one class alone cannot be missed
-    assert result.metrics["FAA"] >= (0 if preset == "paper" else 50)  # guessing gives 25
+    assert result.metrics["FAA"] >= (0 if method == "hash" else 50)  # guessing gives 25
 
 
 # The run directory. ------------------------------------------------------------------------
@@ -377,7 +385,7 @@ def test_a_directory_that_holds_a_run_is_not_touched(
 def test_overwrite_replaces_a_run_and_keeps_what_is_not_ours(tiny_run: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    stored = {"format": 1, "method": "hash", "protocol": {}}
+    stored = {"format": 0, "method": "hash", "protocol": {}}
     (out / "config.json").write_text(json.dumps(stored))
     (out / "notes.txt").touch()
     (out / "report.html").touch()
@@ -427,7 +435,7 @@ def test_the_beginning_of_a_killed_config_file_is_not_in_the_way(
     (tmp_path / ".config.json.1.tmp").write_text("{")
     with pytest.raises(UserError, match="layers"):  # gets as far as the options
         tiny_run(tmp_path, layers=[9])
-    benchmark._make_folder(tmp_path, overwrite=False)
+    make_run_dir(tmp_path, overwrite=False)
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"method": "hash"}'])
@@ -465,7 +473,7 @@ def at_step(
     """`at_step(n, act)`: once, at the n-th training step of the prompts, act on its losses."""
 
     def arrange(number: int, act: Callable[[dict[str, Any]], Any]) -> None:
-        real, calls = Hash._wtp_step, 0
+        real, calls = Hash.step, 0
 
         def step(self: Hash, *args: Any) -> StepResult:
             nonlocal calls
@@ -475,7 +483,7 @@ def at_step(
                 act(result.losses)
             return result
 
-        monkeypatch.setattr(Hash, "_wtp_step", step)
+        monkeypatch.setattr(Hash, "step", step)
 
     return arrange
 
@@ -523,14 +531,10 @@ def test_a_loss_that_is_not_finite_stops_at_a_named_step(
     assert tensors["method/history.pending"].sum() == 8 * 2  # one step: 8 images, 2 experts
 
 
-def test_training_that_diverges_in_its_last_step_is_noticed(
-    cli: Any, tiny_flags: list[str], tmp_path: Path
-) -> None:
-    one_step = ["--set", "lr=1e30", "--set", "epochs=1", "--set", "batch_size=16"]
-    outcome = cli("run", *tiny_flags, *one_step, "--preset", "best", "--out", tmp_path / "out")
-    assert outcome.code == 1
-    assert "Features are not finite" in outcome.said
-    assert "smaller lr" in outcome.said
+def test_training_that_diverges_in_its_last_step_is_noticed(tiny_run: Any, tmp_path: Path) -> None:
+    one_step = {"lr": 1e30, "epochs": 1, "batch_size": 16, **METHODS["averaged-prompt"]}
+    with pytest.raises(UserError, match=r"Features are not finite.* smaller lr"):
+        tiny_run(tmp_path / "out", method="averaged-prompt", **one_step)
 
 
 def test_a_passing_fault_of_the_loss_leaves_no_trace(

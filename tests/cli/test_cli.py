@@ -147,21 +147,27 @@ def test_methods_lists_every_method_with_its_presets(cli: Any) -> None:
 def test_a_method_lists_every_option_with_default_and_meaning(name: str, cli: Any) -> None:
     outcome = cli("methods", name, "--all")
     assert outcome.code == 0
-    rows = [[cell.strip() for cell in x.split("│")[1:-1]] for x in outcome.out.splitlines()]
+    options = outcome.out.partition("\npreset ")[0]
+    rows = [[cell.strip() for cell in x.split("│")[1:-1]] for x in options.splitlines()]
     shown = {row[0]: row[1] for row in rows if len(row) == 3 and row[0]}
     for group in (find_method(name).config, StreamOptions, RunOptions):
         for option, field in group.model_fields.items():
             assert shown[option] == str(field.default)
     for preset in presets(name):
-        assert f"preset {preset}: " in outcome.out
+        assert f"\npreset {preset}" in outcome.out
 
 
 def test_a_method_shows_first_the_options_that_matter_and_how_to_see_the_rest(cli: Any) -> None:
     outcome = cli("methods", "hash")
-    rows = [x.split("│")[1].strip() for x in outcome.out.splitlines() if x.startswith("│")]
+    assert "https://arxiv.org/abs/2601.20894" in outcome.out
+    options, _, preset = outcome.out.partition("\npreset ")
+    rows = [x.split("│")[1].strip() for x in options.splitlines() if x.startswith("│")]
     config = find_method("hash").config
     assert [name for name in rows if name in config.model_fields] == [*config.main]
-    assert f"{len(config.model_fields) - 10} more: hashprompt methods hash --all" in outcome.out
+    assert f"{len(config.model_fields) - 10} more: hashprompt methods hash --all" in options
+    cells = [[cell.strip() for cell in x.split("│")[1:-1]] for x in preset.splitlines()]
+    epochs = ["50", "", "150", "", "20", "8"]  # of the default and of each benchmark
+    assert ["epochs", *epochs] in cells
 
 
 def test_the_version_is_told(cli: Any) -> None:
@@ -228,7 +234,7 @@ def test_backbones_lists_what_can_be_named(cli: Any) -> None:
 
 HELP = {
     "run": ["Train a method over a stream of tasks", "--set", "KEY=VALUE", "--overwrite"],
-    "resume": ["Go on with an interrupted run"],
+    "resume": ["Resume an interrupted run"],
     "report": ["Write report.html"],
     "compare": ["One table of several runs", "--allow-mixed"],
     "methods": ["the options of one", "--all"],
@@ -251,7 +257,7 @@ FILE = {
     "preset": "best",
     "seed": 3,
     "tii_epochs": 7,
-    "rank": 4,
+    "batch_size": 4,
     "tasks": 2,
 }
 
@@ -267,7 +273,7 @@ def test_a_config_file_sets_everything(cli: Any, config: Path, plans: list[Any])
     assert cli("run", "--config", config).code == 0
     planned: benchmark.Plan = plans[0][0]
     told = {name: getattr(planned, name) for name in ("method", "stream", "preset", "seed")}
-    told |= {name: planned.options()[name] for name in ("tii_epochs", "rank", "tasks")}
+    told |= {name: planned.options()[name] for name in ("tii_epochs", "batch_size", "tasks")}
     assert told == FILE
 
 
@@ -280,7 +286,7 @@ def test_flags_win_over_the_file_even_where_they_repeat_a_default(
     assert (planned.seed, planned.stream, planned.preset) == (0, "glyphs", "paper")
     assert planned.method == "gaussian-head"  # not said on the command line
     assert planned.options()["tii_epochs"] == 9
-    assert planned.options()["rank"] == 4
+    assert planned.options()["batch_size"] == 4
 
 
 def test_the_last_setting_of_an_option_counts(cli: Any, plans: list[Any]) -> None:
@@ -301,13 +307,13 @@ def test_settings_are_read_as_what_they_look_like(cli: Any, plans: list[Any]) ->
 
 
 def test_options_beat_the_stream_beat_the_preset_beat_the_defaults() -> None:
-    default = find_method("hash").config()
-    best = presets("hash")["best"]["default"]
-    planned = benchmark.plan("hash", "glyphs", preset="best", options={"batch_size": 7})
-    assert planned.method_config.batch_size == 7  # glyphs suggest 64
-    assert planned.options()["epochs"] == 8  # suggested for glyphs; the default is 50
-    assert default.epochs == 50  # type: ignore[attr-defined]
-    assert best["tii"] == planned.options()["tii"] != default.model_dump()["tii"]
+    default = find_method("ovor").config().model_dump()
+    sections = presets("ovor")["one-prompt"]
+    planned = benchmark.plan("ovor", "glyphs", preset="one-prompt", options={"batch_size": 7})
+    options = planned.options()
+    assert options["batch_size"] == 7 != sections["embedded"]["batch_size"]
+    assert options["epochs"] == sections["embedded"]["epochs"] != default["epochs"]
+    assert options["heads"] == sections["default"]["heads"] != default["heads"]
 
 
 def test_the_default_directory_tells_method_stream_and_seed(
@@ -317,7 +323,7 @@ def test_the_default_directory_tells_method_stream_and_seed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(benchmark, "_carry_out", lambda planned, folder, *args: folder)
+    monkeypatch.setattr(benchmark, "_train", lambda loaded, folder, callbacks: folder)
     monkeypatch.setattr("hashprompt.cli.runs._show", lambda folder: None)
     assert cli("run", *tiny_flags, "--seed", "5").code == 0
     stored = json.loads((tmp_path / "runs" / "hash-tiny-5" / "config.json").read_text())
@@ -349,7 +355,6 @@ def test_no_option_belongs_to_two_groups(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_preset_is_valid(name: str) -> None:
-    assert "paper" in presets(name)
     for preset, sections in presets(name).items():
         for section in sections:
             planned = benchmark.plan(name, "digits", preset=f"{preset}/{section}")

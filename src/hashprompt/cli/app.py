@@ -23,19 +23,19 @@ CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # where it is depends on typer
 
 
 class Commands(TyperGroup):
-    """Complaints about arguments show them as they are: shells put names of files in there."""
+    """Messages about arguments make them `visible`: shells put names of files in there."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        with _visible_complaints():
+        with _visible_messages():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        with _visible_complaints():
+        with _visible_messages():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _visible_complaints() -> Iterator[None]:
+def _visible_messages() -> Iterator[None]:
     try:
         yield
     except CLICK_ERROR as error:
@@ -55,17 +55,22 @@ app = typer.Typer(
     "embedded stream of drawings with an embedded vision transformer, in minutes, without any "
     "download.",
 )
-photos.register(app)
-versions.register(app)
-serve.register(app)
-app.add_typer(data.app, name="data")
-runs.register(app)
-sweeps.register(app)
-app.add_typer(paper.app, name="paper")
-listings.register(app)
+OWN_PHOTOS = (
+    *(photos.learn, photos.predict, photos.sort, versions.history, versions.undo, versions.diff),
+    *(versions.rename, versions.merge, versions.forget, versions.export, serve.serve),
+)
+BENCHMARKS = (
+    *(runs.run, runs.resume, runs.evaluate, runs.report, runs.compare, sweeps.sweep),
+    *(listings.methods, listings.streams, listings.backbones),
+)
+for panel, commands in (("Own photos", OWN_PHOTOS), ("Benchmarks", BENCHMARKS)):
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(data.app, name="data", rich_help_panel="Benchmarks")
+app.add_typer(paper.app, name="paper", rich_help_panel="Benchmarks")
 
 
-def _say_version(wanted: bool) -> None:
+def _version(wanted: bool) -> None:
     if wanted:
         print_line(f"hashprompt {__version__}")
         raise typer.Exit
@@ -76,7 +81,7 @@ def common(
     debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version."),
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Options before the command."""
@@ -89,15 +94,15 @@ def main() -> None:
         with warnings_in_words():
             app()
     except (UserError, OSError, ValueError) as error:
-        text = _in_words(error)
+        text = _message(error)
         if text is None or "--debug" in sys.argv:
             raise
         print_error(text)
         sys.exit(1)
 
 
-def _in_words(error: Exception) -> str | None:
-    """What to say of an error that is the user's or the system's; None for a mistake of ours."""
+def _message(error: Exception) -> str | None:
+    """The message of an error of the user or the system; None for a bug of ours."""
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, OSError):

@@ -2,21 +2,57 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from hashprompt.errors import UserError, shortened
 
-MOST_YAML = 100_000  # characters: a configuration has a few hundred
-DEEPEST_YAML = 20  # lists in lists; options need two
-LONGEST_YAML = 3500  # characters of one value; a number of so many digits can still be printed
+MAX_YAML = 100_000  # characters: a configuration has a few hundred
+MAX_DEPTH = 20  # lists in lists; options need two
+MAX_VALUE = 3500  # characters; a number of so many digits can still be printed
+
+Effort = Literal["instant", "quick", "normal", "best"]
+
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+PlanOnly = Annotated[bool, typer.Option("--plan", help="Print what would be done, and stop.")]
+Backbone = Annotated[
+    str | None,
+    typer.Option("--backbone", "-b", help="A name (see `backbones`), FILE or NAME@FILE."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="An option, e.g. `top_k=3`; may be repeated."),
+]
+
+# Of runs.
+Run = Annotated[Path, typer.Argument(help="The run directory.")]
+Download = Annotated[
+    bool, typer.Option("--download", help="Allow downloads of weights or images that it names.")
+]
 LogTo = Annotated[
     list[str] | None,
-    typer.Option(
-        "--log", help="Log as it goes, may be repeated: `csv`, `tensorboard`, `mlflow`, `wandb`."
-    ),
+    typer.Option("--log", help="`csv`, `tensorboard`, `mlflow` or `wandb`; may be repeated."),
+]
+
+# Of a classifier of own photos.
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The classifier's folder.")]
+NewModel = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="The classifier's folder, new or existing.")
+]
+Rename = Annotated[
+    list[str] | None,
+    typer.Option(metavar="OLD=NEW", help="Another name for a class; may be repeated."),
+]
+NoReport = Annotated[
+    bool, typer.Option("--no-report", help="Write no page about what a session changed.")
+]
+Sure = Annotated[
+    float, typer.Option(min=0, max=1, help="Answers below this probability count as unsure.")
+]
+UnknownThreshold = Annotated[
+    float, typer.Option(min=0, max=1, help="Images above this score count as unknown.")
 ]
 
 
@@ -44,8 +80,8 @@ def read_yaml(text: str) -> Any:
     """
     import yaml
 
-    if len(text) > MOST_YAML:
-        raise ValueError(f"it has {len(text):,} characters, and at most {MOST_YAML:,} are read")
+    if len(text) > MAX_YAML:
+        raise ValueError(f"it has {len(text):,} characters, and at most {MAX_YAML:,} are read")
     depth = 0
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -53,10 +89,10 @@ def read_yaml(text: str) -> Any:
                 raise ValueError("it uses anchors or aliases (&, *); write the values out")
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST_YAML:
-                raise ValueError(f"it is nested deeper than {DEEPEST_YAML} levels")
-            if len(getattr(event, "value", "")) > LONGEST_YAML:
-                raise ValueError(f"a value has more than {LONGEST_YAML:,} characters")
+            if depth > MAX_DEPTH:
+                raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+            if len(getattr(event, "value", "")) > MAX_VALUE:
+                raise ValueError(f"a value has more than {MAX_VALUE:,} characters")
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
@@ -67,7 +103,7 @@ def read_yaml_file(path: Path, example: str) -> dict[str, Any]:
     from hashprompt.storage.files import read_file
 
     try:
-        values = read_yaml(read_file(path, MOST_YAML).decode())
+        values = read_yaml(read_file(path, MAX_YAML).decode())
     except (FileNotFoundError, ValueError) as error:  # ValueError: also bytes that are no text
         reason = " ".join(str(error).split())
         raise UserError(f"Cannot read {path} as YAML: {reason}.") from error

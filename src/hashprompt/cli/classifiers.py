@@ -4,9 +4,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hashprompt.cli.arguments import split_pair
 from hashprompt.cli.printing import confirm, print_json, print_text
@@ -16,12 +14,6 @@ if TYPE_CHECKING:
     from hashprompt.photos.inputs.names import SimilarNames
 
 T = TypeVar("T")
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of the classifier.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Rename = Annotated[
-    list[str] | None,
-    typer.Option(metavar="OLD=NEW", help="Another name for a class; may be repeated."),
-]
 
 
 def existing(model: Path, backbone: str | None = None) -> "ContinualClassifier":

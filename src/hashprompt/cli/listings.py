@@ -1,7 +1,9 @@
 """`hashprompt methods`, `streams`, `backbones`: what there is to choose from."""
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -21,49 +23,85 @@ def methods(
         str | None, typer.Argument(metavar="[FILE.py]", help="Of `check`: your file, or a method.")
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Show all of them, not only those that matter most.")
+        bool, typer.Option("--all", help="Show all options, not only the most important ones.")
     ] = False,
 ) -> None:
     """List the methods, or the options of one; `methods check FILE.py` tests your own.
 
-    The check lets a method learn three small tasks on the embedded ViT and looks at every promise
-    that methods make: answers that do not depend on the batch, runs that resume to the same bits
-    from a cut in any phase, and so on. Exit code 1 if one is broken.
+    The check trains a method on three small tasks with the embedded ViT and tests every contract
+    of methods: answers that do not depend on the batch, runs that resume to the same bits from a
+    cut in any phase, and so on. Exit code 1 if one is broken.
     """
+    if name == "check" or target is not None:
+        _check(name, target)
+    elif name is None:
+        _list_methods()
+    else:
+        _show_method(name, every)
+
+
+def _list_methods() -> None:
     from hashprompt.methods import known_methods
     from hashprompt.methods.config import Family
+    from hashprompt.methods.registry import presets
+
+    families: dict[str, dict[str, str]] = {family: {} for family in get_args(Family)}
+    for name, method in known_methods().items():
+        keeps = "; keeps images" if method.info.keeps_images else ""
+        text = f"{method.info.summary}{keeps} ({', '.join(presets(name))})"
+        families[method.info.family][name] = text
+    console.print(_listing("method", families))
+    print_line("Options of one: hashprompt methods NAME")
+
+
+def _show_method(name: str, every: bool) -> None:
     from hashprompt.methods.registry import find_method, presets
     from hashprompt.options.run import RunOptions
     from hashprompt.options.stream import StreamOptions
 
-    if name == "check" or target is not None:
-        _check(name, target)
-        return
-    if name is None:
-        families: dict[str, dict[str, str]] = {family: {} for family in get_args(Family)}
-        for n, method in known_methods().items():
-            keeps = "; keeps images" if method.info.keeps_images else ""
-            text = f"{method.info.summary}{keeps} ({', '.join(presets(n))})"
-            families[method.info.family][n] = text
-        console.print(_listing("method", families))
-        print_line("Options of one: hashprompt methods NAME")
-        return
-    config = find_method(name).config
+    method = find_method(name)
+    config, info = method.config, method.info
+    print_line(f"{info.title}: {info.summary}." if info.summary else info.title, "bold")
+    if info.paper:
+        arxiv = re.search(r"arXiv (\d{4}\.\d{5})", info.paper)
+        print_line(info.paper + (f": https://arxiv.org/abs/{arxiv[1]}" if arxiv else ""))
+    readings = getattr(config, "readings", ())
     for title, group in ((name, config), ("stream", StreamOptions), ("run", RunOptions)):
-        chosen = [*group.model_fields] if every else [*group.shown_first()]
-        console.print(_options_table(title, group, chosen))
-        more = len(group.model_fields) - len(chosen)
-        if more:
+        shown = group.model_fields if every else group.shown_first()
+        console.print(
+            _options_table(f"{title} options", group, (n for n in shown if n not in readings))
+        )
+        if every and group is config and readings:
+            console.print(_options_table("readings of the paper", group, readings))
+        if more := len(group.model_fields) - len(shown):
             print_line(f"{more} more: hashprompt methods {name} --all")
     for preset, sections in presets(name).items():
-        print_line(f"preset {preset}: {'' if sections else 'the defaults'}")
-        for section, values in sections.items():
-            console.print(styled(f"  {section}: {values or 'the defaults'}"))
+        if any(sections.values()):
+            console.print(_preset_table(preset, sections))
+        else:
+            print_line(f"preset {preset}: the defaults")
+
+
+def _options_table(title: str, group: "type[Options]", names: Iterable[str]) -> PlainTable:
+    table = PlainTable("option", "default", "meaning", title=title, title_justify="left")
+    for name in names:
+        field = group.model_fields[name]
+        table.add_row(name, str(field.default), field.description or "")
+    return table
+
+
+def _preset_table(preset: str, sections: dict[str, dict[str, Any]]) -> PlainTable:
+    """A column for each benchmark; an empty cell has the value of the default column."""
+    columns = (Column(heading, overflow="fold") for heading in ("option", *sections))
+    table = PlainTable(*columns, title=f"preset {preset}", title_justify="left")
+    for option in dict.fromkeys(name for values in sections.values() for name in values):
+        table.add_row(option, *(str(values.get(option, "")) for values in sections.values()))
+    return table
 
 
 def _check(word: str | None, target: str | None) -> None:
     if word != "check" or target is None:
-        raise UserError("Say what to check: hashprompt methods check FILE.py (or a method's name)")
+        raise UserError("Name what to check: hashprompt methods check FILE.py (or a method)")
     from hashprompt.checks import check_method
     from hashprompt.methods.registry import find_method, import_methods
 
@@ -94,16 +132,10 @@ def streams() -> None:
 
 
 def backbones() -> None:
-    """List the frozen vision transformers: what is here, and what would be downloaded."""
+    """List the frozen vision transformers: those on this machine, and those to download."""
     from hashprompt.backbone.names import available_backbones
 
     console.print(_listing("backbone", {"": available_backbones()}))
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the program."""
-    for command in (methods, streams, backbones):
-        app.command()(command)
 
 
 def _listing(kind: str, groups: dict[str, dict[str, str]]) -> PlainTable:
@@ -116,13 +148,4 @@ def _listing(kind: str, groups: dict[str, dict[str, str]]) -> PlainTable:
             table.add_row(styled((group, "italic")))
         for name, text in rows.items():
             table.add_row(styled((name, "bold")), text)
-    return table
-
-
-def _options_table(title: str, group: "type[Options]", names: list[str]) -> PlainTable:
-    title = f"{title} options"
-    table = PlainTable("option", "default", "meaning", title=title, title_justify="left")
-    for name in names:
-        field = group.model_fields[name]
-        table.add_row(name, str(field.default), field.description or "")
     return table

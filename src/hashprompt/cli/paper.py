@@ -6,15 +6,11 @@ from typing import Annotated
 import typer
 
 from hashprompt.cli import sweeps
-from hashprompt.cli.arguments import LogTo, Quiet, parse_settings
+from hashprompt.cli.arguments import LogTo, PlanOnly, Quiet, Settings, parse_settings
 from hashprompt.cli.printing import console, print_line, print_text
 from hashprompt.ui.terminal import PlainTable
 
 app = typer.Typer(no_args_is_help=True, help="The paper's tables, figures and claims by name.")
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Another option for all runs that have it."),
-]
 
 
 @app.command("list")
@@ -49,14 +45,14 @@ def run(
     data: Annotated[Path | None, typer.Option(help="mini: images, an .npz file.")] = None,
     weights: Annotated[Path | None, typer.Option(help="mini: weights of a small ViT.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each row.")] = 3,
-    set_: Changes = None,
+    set_: Settings = None,
     engine: sweeps.EngineName = "processes",
     workers: sweeps.Workers = None,
     retries: sweeps.Retries = 2,
     address: sweeps.Address = None,
     cpus: sweeps.Cpus = None,
     gpus: sweeps.Gpus = None,
-    plan: sweeps.PlanOnly = False,
+    plan: PlanOnly = False,
     log: LogTo = None,
     quiet: Quiet = False,
 ) -> None:
@@ -98,7 +94,7 @@ def report(
         list[str], typer.Option(help="Folder or URI of runs, or a ledger; may be repeated.")
     ],
     out: Annotated[Path, typer.Option(help="Folder of the report.")],
-    set_: Changes = None,
+    set_: Settings = None,
 ) -> None:
     """Write what the runs found beside the paper: report.html, report.md, claims.md, figures."""
     from hashprompt.paper.results import read_ledgers

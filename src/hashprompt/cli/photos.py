@@ -1,39 +1,37 @@
 """`hashprompt learn`, `predict` and `sort`: classify own photos."""
 
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hashprompt.cli.arguments import Quiet, parse_settings
-from hashprompt.cli.classifiers import AsJson, Model, Rename, asking, existing, print_done, renamed
-from hashprompt.cli.printing import (
-    console,
-    errors,
-    print_json,
-    print_line,
+from hashprompt.cli.arguments import (
+    AsJson,
+    Backbone,
+    Effort,
+    Model,
+    NewModel,
+    NoReport,
+    PlanOnly,
+    Quiet,
+    Rename,
+    Settings,
+    Sure,
+    UnknownThreshold,
+    parse_settings,
 )
+from hashprompt.cli.classifiers import asking, existing, print_done, renamed
+from hashprompt.cli.printing import console, errors, print_json, print_line
 from hashprompt.errors import UserError
 from hashprompt.ui.terminal import Column, PlainTable, styled
 
 if TYPE_CHECKING:
     from hashprompt.photos import Answer, ContinualClassifier
-    from hashprompt.photos.learn_job import Effort
-
-
-class Unreadable(str, Enum):  # noqa: UP042 (older typer knows no StrEnum)
-    """What `learn` does about images that cannot be read."""
-
-    STOP = "stop"
-    SKIP = "skip"
 
 
 def learn(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="The classifier's folder, new or existing.")
-    ],
+    model: NewModel,
     photos: Annotated[
         Path | None,
         typer.Argument(
@@ -45,36 +43,28 @@ def learn(
         typer.Option(help="Photos to test with; without it a fifth of each class is held out."),
     ] = None,
     instant: Annotated[
-        bool, typer.Option("--instant", help="Only look at the photos; do not train.")
+        bool, typer.Option("--instant", help="Fit on frozen features only, without training.")
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Train for a shorter time.")] = False,
     best: Annotated[bool, typer.Option("--best", help="Train for a longer time.")] = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Say what would be done and how long it would take.")
-    ] = False,
-    backbone: Annotated[
-        str | None,
-        typer.Option("--backbone", "-b", help="See `backbones`, or FILE; default: what is here."),
-    ] = None,
+    plan: PlanOnly = False,
+    backbone: Backbone = None,
     rename: Rename = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a learn that was interrupted.")
+        bool, typer.Option("--resume", help="Resume an interrupted session.")
     ] = False,
     discard: Annotated[
-        bool, typer.Option("--discard", help="Drop the interrupted learn, then learn these.")
+        bool, typer.Option("--discard", help="Drop the interrupted session, then learn these.")
     ] = False,
     report: Annotated[
         Path | None,
-        typer.Option(help="Folder of the page of what changed; default: MODEL-reports, beside it."),
+        typer.Option(help="Folder of the page about what changed; default: MODEL-reports."),
     ] = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Write no such page.")] = False,
+    no_report: NoReport = False,
     unreadable: Annotated[
-        Unreadable, typer.Option(help="What to do about broken images.")
-    ] = Unreadable.STOP,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="An option, as of `run`; may be repeated."),
-    ] = None,
+        Literal["stop", "skip"], typer.Option(help="What to do about broken images.")
+    ] = "stop",
+    set_: Settings = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -84,7 +74,7 @@ def learn(
 
     `hashprompt learn birds/ photos/2026-05/` · class folders: photos/2026-05/robin/1.jpg …
 
-    `hashprompt learn birds/ photos/2026-06/ --plan` · what would be done, in how much time
+    `hashprompt learn birds/ photos/2026-06/ --plan` · what would be done, and how long it takes
 
     `hashprompt learn birds/ photos/2026-06/ --instant` · in seconds, without training
 
@@ -97,23 +87,16 @@ def learn(
     if photos is None and (plan or not resume):
         raise UserError(f"Say what to learn: hashprompt learn {model} PHOTOS")
     effort: Effort = "instant" if instant else "quick" if quick else "best" if best else "normal"
-    how: Literal["stop", "skip"] = "skip" if unreadable is Unreadable.SKIP else "stop"
     given_names = renamed(rename)
     classifier = _new_or_existing(model, backbone, parse_settings(set_))
 
     def carry_out(names: dict[str, str]) -> Any:
+        how: Any = {"test": test, "effort": effort, "rename": names, "unreadable": unreadable}
         if plan:
-            return classifier.plan(photos, test=test, effort=effort, rename=names, unreadable=how)
+            return classifier.plan(photos, **how)
+        page = False if no_report else report or True
         return classifier.learn(
-            photos,
-            test=test,
-            effort=effort,
-            rename=names,
-            resume=resume,
-            discard=discard,
-            report=False if no_report else report or True,
-            unreadable=how,
-            quiet=quiet,
+            photos, resume=resume, discard=discard, report=page, quiet=quiet, **how
         )
 
     print_done(asking(carry_out, given_names), as_json)
@@ -124,21 +107,17 @@ def predict(
     images: Annotated[
         list[str], typer.Argument(metavar="IMAGES…", help="Files, folders or '*.jpg' patterns.")
     ],
-    top: Annotated[int, typer.Option(min=1, help="Classes to name for each image.")] = 3,
-    unknown_threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Call an image unknown above this score.")
-    ] = 0.95,
+    top: Annotated[int, typer.Option(min=1, help="Classes to list for each image.")] = 3,
+    unknown_threshold: UnknownThreshold = 0.95,
     as_json: AsJson = False,
     csv: Annotated[Path | None, typer.Option(help="Write the answers to this file.")] = None,
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Images at a time; it changes answers by rounding alone.")
+        int, typer.Option(min=1, help="Images at a time; answers change by rounding only.")
     ] = 32,
-    version: Annotated[int | None, typer.Option(help="Ask this version.")] = None,
-    backbone: Annotated[
-        str | None, typer.Option("--backbone", "-b", help="Where its backbone is now, if it moved.")
-    ] = None,
+    version: Annotated[int | None, typer.Option(help="Use this version.")] = None,
+    backbone: Backbone = None,
 ) -> None:
-    """Say what is in pictures.
+    """Classify pictures.
 
     An image that cannot be read gets an error in place of an answer; then the exit code is 1.
 
@@ -182,32 +161,24 @@ def sort(
     ],
     into: Annotated[Path, typer.Option(help="The folder to sort into, new or existing.")],
     new: Annotated[
-        bool, typer.Option("--new", help="Without a classifier: only groups of likeness.")
+        bool, typer.Option("--new", help="Without a classifier: clusters of similar photos.")
     ] = False,
-    sure: Annotated[
-        float, typer.Option(min=0, max=1, help="Less sure photos go to unsure/.")
-    ] = 0.7,
-    unknown_threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Call an image unknown above this score.")
-    ] = 0.95,
-    copy: Annotated[bool, typer.Option("--copy", help="Put copies instead of links.")] = False,
-    move: Annotated[
-        bool, typer.Option("--move", help="Remove photos from INBOX once they are put.")
-    ] = False,
-    backbone: Annotated[
-        str | None, typer.Option("--backbone", "-b", help="See `backbones`, or FILE.")
-    ] = None,
+    sure: Sure = 0.7,
+    unknown_threshold: UnknownThreshold = 0.95,
+    copy: Annotated[bool, typer.Option("--copy", help="Make copies instead of links.")] = False,
+    move: Annotated[bool, typer.Option("--move", help="Remove sorted photos from INBOX.")] = False,
+    backbone: Backbone = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Sort photos into folders of classes; unknown ones into groups of likeness.
+    """Sort photos into folders of classes, unsure ones into unsure/, unknown ones into clusters.
 
-    Photos stay where they are: the folders hold links to them, or copies. Killed, the same command
-    goes on. An image that cannot be read stays; then the exit code is 1.
+    Photos stay where they are: the folders hold links to them, or copies. After a kill, the same
+    command resumes. An image that cannot be read is left out; then the exit code is 1.
 
-    `hashprompt sort birds/ inbox/ --into sorted/` · then put right what is wrong, and learn sorted/
+    `hashprompt sort birds/ inbox/ --into sorted/` · then correct the mistakes, and learn sorted/
 
-    `hashprompt sort --new inbox/ --into sorted/` · no classifier yet: give the groups names
+    `hashprompt sort --new inbox/ --into sorted/` · no classifier yet: give the clusters names
     """
     if len(folders) != (1 if new else 2):
         wanted = "--new INBOX" if new else "MODEL INBOX"
@@ -223,12 +194,6 @@ def sort(
     print_done(done, as_json)
     if done.unreadable:
         raise typer.Exit(1)
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the program."""
-    for command in (learn, predict, sort):
-        app.command(rich_help_panel="Own photos")(command)
 
 
 # Opening. ------------------------------------------------------------------------------------

@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hashprompt.cli.arguments import LogTo, Quiet, parse_settings, read_yaml_file
+from hashprompt.cli.arguments import (
+    Backbone,
+    Download,
+    LogTo,
+    Quiet,
+    Run,
+    Settings,
+    parse_settings,
+    read_yaml_file,
+)
 from hashprompt.cli.printing import console, print_line
 from hashprompt.ui.terminal import PlainTable
 
 if TYPE_CHECKING:
     from hashprompt.runs.benchmark import Result
-
-Download = Annotated[
-    bool, typer.Option("--download", help="Weights or images that it names may be downloaded.")
-]
-Finished = Annotated[Path, typer.Argument(help="A finished run.")]
 
 
 def run(
@@ -31,30 +35,22 @@ def run(
         str | None,
         typer.Option("--stream", "-s", help="See `streams`; default `glyphs-pairs`."),
     ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(
-            "--backbone", "-b", help="See `backbones`, or FILE, NAME@FILE; default `nano`."
-        ),
-    ] = None,
+    backbone: Backbone = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="`paper` (default), `original` or `best`; `paper/BENCHMARK` names both."),
+        typer.Option(help="See `methods NAME`; `paper/split-cub200` names a benchmark, too."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Class order, initial values, batches: all chance.")
+        int | None, typer.Option(help="Random seed for class order, initialisation and batches.")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="An option, may be repeated: `top_k=3`."),
-    ] = None,
+    set_: Settings = None,
     config: Annotated[
         Path | None, typer.Option(help="YAML file with any of these settings and options.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; default `runs/METHOD-STREAM-SEED`.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace the run that is in `--out`.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing run.")] = False,
     log: LogTo = None,
     quiet: Quiet = False,
 ) -> None:
@@ -64,7 +60,7 @@ def run(
 
     `hashprompt run` · Hash on the embedded pairs of glyphs
 
-    `hashprompt run -m hash --preset best --set epochs=5 --set top_k=3 --seed 1`
+    `hashprompt run -m hash --set epochs=5 --set top_k=3 --seed 1`
 
     `hashprompt run -s npz:cifar.npz -b vit_tiny.safetensors --set image_size=112 --set tasks=5`
 
@@ -73,16 +69,11 @@ def run(
     from hashprompt.loggers import make_loggers
     from hashprompt.runs.plan import plan
 
-    given = {
-        "method": method,
-        "stream": stream,
-        "backbone": backbone,
-        "preset": preset,
-        "seed": seed,
-    }
+    names = ("method", "stream", "backbone", "preset", "seed")
+    given = dict(zip(names, (method, stream, backbone, preset, seed), strict=True))
     options = read_yaml_file(config, "method: hash") if config else {}
-    settings = {k: options.pop(k) for k in given if k in options}
-    settings |= {k: v for k, v in given.items() if v is not None}
+    settings = {name: options.pop(name) for name in names if name in options}
+    settings |= {name: value for name, value in given.items() if value is not None}
     options |= parse_settings(set_)
     # Before torch: bad input is refused at once.
     planned, loggers = plan(**settings, options=options), make_loggers(log or ())
@@ -92,12 +83,12 @@ def run(
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The run directory.")],
+    folder: Run,
     log: LogTo = None,
     quiet: Quiet = False,
     download: Download = False,
 ) -> None:
-    """Go on with an interrupted run. It ends with the same numbers as an undisturbed one."""
+    """Resume an interrupted run. Results are identical to an uninterrupted run."""
     from hashprompt.loggers import make_loggers
     from hashprompt.runs.plan import stored_plan
 
@@ -110,14 +101,11 @@ def resume(
 
 
 def evaluate(
-    folder: Finished,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="An option of prediction."),
-    ] = None,
+    folder: Run,
+    set_: Settings = None,
     download: Download = False,
 ) -> None:
-    """Test the learner of a finished run again, e.g. with `--set eval_batch_size=1`."""
+    """Evaluate the model of a finished run again, e.g. with `--set eval_batch_size=1`."""
     from hashprompt.runs.plan import stored_plan
 
     options = parse_settings(set_)
@@ -132,14 +120,14 @@ def evaluate(
     print_line(f"FAA {found['average']:.2f}", "bold")
 
 
-def report(folder: Finished) -> None:
-    """Write `report.html` and the figures of a run anew."""
+def report(folder: Run) -> None:
+    """Write `report.html` and the figures of a finished run again."""
     from hashprompt.report import read_result
 
     read_result(folder)  # before what draws: a folder without a result is refused at once
     from hashprompt.report.html import write_report
 
-    _say_report(write_report(folder))
+    _print_report(write_report(folder))
 
 
 def compare(
@@ -148,7 +136,7 @@ def compare(
         typer.Argument(help="Finished runs, sweeps (also at a URI), or ledgers and their entries."),
     ],
     against: Annotated[
-        str | None, typer.Option(help="Also tell what every row is above or below this one.")
+        str | None, typer.Option(help="Also list the difference of every row to this one.")
     ] = None,
     allow_mixed: Annotated[
         bool, typer.Option(help="Put runs with different protocols in one table, labelled.")
@@ -157,7 +145,7 @@ def compare(
     figure: Annotated[Path | None, typer.Option(help="Also draw accuracy over tasks here.")] = None,
     cost: Annotated[Path | None, typer.Option(help="Also draw accuracy against size here.")] = None,
 ) -> None:
-    """One table of several runs; runs that differ in the seed alone become mean ± deviation."""
+    """One table of several runs; runs that differ only in the seed become mean ± deviation."""
     from hashprompt.report.compare import compare as compare_runs
     from hashprompt.report.text_table import TextTable
     from hashprompt.sweeps.folder import local_places
@@ -185,12 +173,6 @@ def compare(
                 write_atomically(as_given(path), render(partial(draw, table)) or b"")
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the program."""
-    for command in (run, resume, evaluate, report, compare):
-        app.command()(command)
-
-
 def _show(result: "Result") -> None:
     """The table at the end of a run, and where to look further."""
     if not result.reporter:
@@ -203,9 +185,9 @@ def _show(result: "Result") -> None:
     console.print(table)
     metrics = (f"{k} {v:.2f}" for k, v in result.metrics.items() if v is not None)
     print_line("  ".join(metrics), "bold")
-    _say_report(result.report())
+    _print_report(result.report())
 
 
-def _say_report(page: Path) -> None:
+def _print_report(page: Path) -> None:
     # No wrapping and no markup: a path must come out as it is, to be copied.
     print_line(f"Report: {page}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hashprompt.cli.arguments import LogTo, Quiet, read_yaml_file
+from hashprompt.cli.arguments import LogTo, PlanOnly, Quiet, read_yaml_file
 from hashprompt.cli.printing import console, print_error, print_line, print_text
 from hashprompt.errors import UserError
 
@@ -17,8 +17,7 @@ Workers = Annotated[int | None, typer.Option(help="Runs at a time.")]
 Retries = Annotated[int, typer.Option(help="More attempts at a run that failed.")]
 Address = Annotated[str | None, typer.Option(help="Ray: of the cluster.")]
 Cpus = Annotated[float | None, typer.Option(help="Ray: CPUs of a run.")]
-Gpus = Annotated[float | None, typer.Option(help="Ray: GPUs of a run, also a share.")]
-PlanOnly = Annotated[bool, typer.Option("--plan", help="Say what would be run, and stop.")]
+Gpus = Annotated[float | None, typer.Option(help="Ray: GPUs of a run, may be a fraction.")]
 
 
 def sweep(
@@ -30,7 +29,7 @@ def sweep(
         str | None, typer.Option(help="Folder of the sweep, or a URI: `s3://bucket/sweep`.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Run this row alone; may be repeated.")
+        list[str] | None, typer.Option(help="Run only this row; may be repeated.")
     ] = None,
     stream: Annotated[str | None, typer.Option(help="Instead of the grid's streams.")] = None,
     backbone: Annotated[str | None, typer.Option(help="Instead of the grid's backbones.")] = None,
@@ -62,7 +61,7 @@ def sweep(
         show(Sweep.load(folder))
         return
     if folder is not None or out is None:
-        raise UserError("Say where it goes: hashprompt sweep GRID.yaml --out FOLDER")
+        raise UserError("Give a folder: hashprompt sweep GRID.yaml --out FOLDER")
     from hashprompt.sweeps.grid import read_grid
 
     values = read_yaml_file(Path(grid), "methods: [hash, hide]")
@@ -106,11 +105,6 @@ def show(found: "Sweep", ended: bool = False) -> None:
         print_error(f"{cell.row}, seed {cell.plan.seed}: {state.details['error']}")
     left = sum(state.state in ("waiting", "running") for _, state in states) if ended else 0
     if left:
-        print_error(f"{left} cells have no result yet. Go on with the same command.")
+        print_error(f"{left} cells have no result yet. Run the same command again.")
     if failed or left:
         raise typer.Exit(1)
-
-
-def register(app: typer.Typer) -> None:
-    """Add this command to the program."""
-    app.command()(sweep)

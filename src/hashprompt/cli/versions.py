@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hashprompt.cli.arguments import Quiet
-from hashprompt.cli.classifiers import AsJson, Model, Rename, asking, existing, print_done, renamed
+from hashprompt.cli.arguments import AsJson, Model, Quiet, Rename
+from hashprompt.cli.classifiers import asking, existing, print_done, renamed
 from hashprompt.cli.printing import console, print_json, print_line, print_warning
 from hashprompt.errors import UserError
 from hashprompt.texts import counted
@@ -17,13 +16,6 @@ from hashprompt.ui.terminal import Column, PlainTable
 
 if TYPE_CHECKING:
     from hashprompt.photos.results import Edited
-
-
-class Format(str, Enum):  # noqa: UP042
-    """What `export` writes."""
-
-    TORCH = "torch"
-    ONNX = "onnx"
 
 
 def history(model: Model, as_json: AsJson = False) -> None:
@@ -116,13 +108,13 @@ def forget(
     name: Annotated[str, typer.Argument(metavar="CLASS", help="A class.")],
     retrain: Annotated[
         Path | None,
-        typer.Option(metavar="PHOTOS", help="Learn these from nothing, so that nothing stays."),
+        typer.Option(metavar="PHOTOS", help="Retrain on these, so that nothing of it remains."),
     ] = None,
     rename: Rename = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Know a class no longer; says what stays of it.
+    """Remove a class, and report what cannot be removed.
 
     `hashprompt forget birds/ wren --retrain photos/` · from nothing, with all photos but of wrens
     """
@@ -140,7 +132,7 @@ def diff(
     new: Annotated[int, typer.Argument(metavar="V2", help="Another one.")],
     as_json: AsJson = False,
 ) -> None:
-    """Say what differs between two versions."""
+    """Compare two versions."""
     found = existing(model).diff(old, new)
     if as_json:
         print_json(found)
@@ -184,10 +176,11 @@ def export(
         bool, typer.Option("--backbone/--no-backbone", help="Copy the backbone's weights too.")
     ] = True,
     format_: Annotated[
-        Format, typer.Option("--format", help="`torch` goes on learning; `onnx` needs no torch.")
-    ] = Format.TORCH,
+        Literal["torch", "onnx"],
+        typer.Option("--format", help="`torch` can learn more; `onnx` needs no torch."),
+    ] = "torch",
     int8: Annotated[
-        bool, typer.Option("--int8", help="ONNX: a smaller file; what it costs is measured.")
+        bool, typer.Option("--int8", help="ONNX: a smaller file; the loss in accuracy is measured.")
     ] = False,
     test: Annotated[
         Path | None,
@@ -196,23 +189,17 @@ def export(
 ) -> None:
     """Write one version into a folder that works on another machine.
 
-    `hashprompt export birds/ birds-onnx/ --format onnx` · one graph, asked without torch
+    `hashprompt export birds/ birds-onnx/ --format onnx` · one graph that needs no torch
     """
-    if format_ is Format.ONNX and not backbone:
+    if format_ == "onnx" and not backbone:
         raise UserError("An ONNX model holds its backbone: leave out --no-backbone.")
-    folder = existing(model).export(target, version, backbone, format_.value, int8, test)
+    folder = existing(model).export(target, version, backbone, format_, int8, test)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print_line(
         f"Exported to {folder} ({_megabytes(size)}). Ask it: hashprompt predict {folder} IMAGES"
     )
     if int8 or test is not None:
         _say_accuracy(folder)
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the program."""
-    for command in (history, undo, diff, rename, merge, forget, export):
-        app.command(rich_help_panel="Own photos")(command)
 
 
 def _say_accuracy(folder: Path) -> None:

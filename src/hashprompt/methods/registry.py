@@ -143,18 +143,27 @@ def find_method(name: str) -> RegisteredMethod:
 
 
 @cache
-def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Named sets of options of a method: preset -> benchmark (or `default`) -> options.
-
-    They are in `METHOD/presets.yaml`, with the source of each value beside it.
-    """
+def _preset_file(method: str) -> dict[str, Any]:
     file = files("hashprompt.methods") / method.replace("-", "_") / "presets.yaml"
     if not file.is_file():
         return {"default": {}}
     import yaml  # not for names alone
 
-    table = yaml.safe_load(file.read_text())
-    return {name: {k: v or {} for k, v in (of or {}).items()} for name, of in table.items()}
+    return yaml.safe_load(file.read_text())
+
+
+@cache
+def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """Named sets of options of a method: preset -> benchmark (or `default`) -> options.
+
+    They are in `METHOD/presets.yaml`, with the source of each value beside it. A name with another
+    method's name in place of options is a preset that became that method.
+    """
+    return {
+        preset: {benchmark: options or {} for benchmark, options in (sections or {}).items()}
+        for preset, sections in _preset_file(method).items()
+        if not isinstance(sections, str)
+    }
 
 
 def default_preset(method: str) -> str:
@@ -166,6 +175,11 @@ def preset_options(method: str, preset: str, benchmark: str) -> dict[str, Any]:
     """The options of a preset for a benchmark; `paper/split-cub200` names both."""
     known = presets(method)
     preset, _, named = preset.partition("/")
+    if isinstance(moved_to := _preset_file(method).get(preset), str):
+        raise UserError(
+            f"Unknown preset `{preset}` of {method}. Its method is now {moved_to}: "
+            f"hashprompt run --method {moved_to}"
+        )
     if preset not in known:
         raise UserError(unknown(f"preset of {method}", preset, known))
     sections = known[preset]

@@ -38,7 +38,7 @@ class RunNames(Options):
     method: str
     stream: str
     backbone: str
-    preset: str
+    preset: str | None
     seed: int = Field(ge=-(2**63), lt=2**63)
 
     @field_validator("stream", "backbone")
@@ -117,10 +117,10 @@ def plan(
     Args:
         files_needed: refuse weights that are not there; else the plan is good for its digest alone.
     """
-    config = find_method(method).config
-    preset = preset or default_preset(method)
     names = {"method": method, "stream": stream, "backbone": backbone, "preset": preset}
     seed = build(RunNames, {**names, "seed": seed}).seed  # a YAML file may hold anything
+    config = find_method(method).config
+    preset = preset or default_preset(method)
     # Another split of the same images has the same presets.
     about = "embedded" if stream in EMBEDDED else stream.removesuffix("-lamda")
     chosen = {**preset_options(method, preset, about), **(options or {})}

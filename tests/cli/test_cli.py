@@ -313,7 +313,7 @@ def test_options_beat_the_stream_beat_the_preset_beat_the_defaults() -> None:
     options = planned.options()
     assert options["batch_size"] == 7 != sections["embedded"]["batch_size"]
     assert options["epochs"] == sections["embedded"]["epochs"] != default["epochs"]
-    assert options["heads"] == sections["default"]["heads"] != default["heads"]
+    assert options["outliers"] is sections["default"]["outliers"] is not default["outliers"]
 
 
 def test_the_default_directory_tells_method_stream_and_seed(

@@ -16,7 +16,8 @@ from matplotlib.image import imread
 
 from hashprompt.errors import UserError
 from hashprompt.report import figures
-from hashprompt.report.html import CAPTIONS, reproduce_command, write_report
+from hashprompt.report.html import CAPTIONS, reproduce_command, routing_note, write_report
+from hashprompt.runs.plan import plan
 from hashprompt.storage.json_files import write_json
 
 # Two tasks: A_1 = 90, A_2 = (80 + 70) / 2 = 75.
@@ -239,16 +240,30 @@ def test_nothing_half_written_stays_behind(run_dir: Path, page: str) -> None:
     assert "Legacy switches" not in page
 
 
-def test_command_repeats_every_option() -> None:
-    words = shlex.split(reproduce_command(RESULT["config"]))
+def test_command_repeats_the_options_that_differ_from_the_preset() -> None:
+    planned = plan(stream="glyphs", seed=3, options={"epochs": 5, "flip": False, "layers": [1, 2]})
+    words = shlex.split(reproduce_command(planned.to_dict()))
     assert words[:4] == ["hashprompt", "run", "--method", "hash"]
     assert words[words.index("--seed") + 1] == "3"
+    settings = {after for word, after in pairwise(words) if word == "--set"}
+    assert settings == {"epochs=5", "flip=false", "layers=[1, 2]"}
+
+
+def test_command_of_an_unknown_method_repeats_every_option() -> None:
+    words = shlex.split(reproduce_command({**RESULT["config"], "method": "mine"}))
     assert [after for word, after in pairwise(words) if word == "--set"] == [
         "epochs=5",
         "top_k=2",
         "layers=[0, 1]",
         "flip=false",
     ]
+
+
+def test_routing_that_ignores_the_image_is_noted_in_a_sentence() -> None:
+    varies = [0.005, 0.3, None, 0.0]
+    noted = routing_note([{"task": t, "routing_varies": v} for t, v in enumerate(varies)])
+    assert noted.startswith("After task 1, 4 the router gave nearly all images the same weights")
+    assert routing_note([{"task": 0}, {"task": 1, "routing_varies": 0.3}]) == ""
 
 
 @pytest.mark.parametrize(

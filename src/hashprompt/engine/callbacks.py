@@ -1,6 +1,6 @@
-"""What happens in a run, for whoever wants to know: progress bars, loggers, servers."""
+"""Events of a run, for progress bars, loggers and servers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ class StepEnd:
 
 
 class Callback:
-    """Override what you want to hear of. Tasks are counted from 0."""
+    """Override the events that you need. Tasks are counted from 0."""
 
     def on_run_start(self, folder: Path, config: Mapping[str, Any]) -> None:
         """A run of `benchmark` begins, or goes on: its run directory and its plan."""
@@ -102,46 +102,14 @@ class Callbacks(Callback):
         finally:
             self.on_stop()
 
-    def on_run_start(self, folder: Path, config: Mapping[str, Any]) -> None:
-        for callback in self._all:
-            callback.on_run_start(folder, config)
 
-    def on_start(self, tasks: int, done: int) -> None:
+def _forwarded(event: str) -> Callable[..., None]:
+    def call_all(self: Callbacks, *args: Any, **named: Any) -> None:
         for callback in self._all:
-            callback.on_start(tasks, done)
+            getattr(callback, event)(*args, **named)
 
-    def on_phase_start(self, task: int, phase: str, steps: int, done: int) -> None:
-        for callback in self._all:
-            callback.on_phase_start(task, phase, steps, done)
+    return call_all
 
-    def on_step_end(self, step: StepEnd) -> None:
-        for callback in self._all:
-            callback.on_step_end(step)
 
-    def on_images_seen(self, done: int, total: int) -> None:
-        for callback in self._all:
-            callback.on_images_seen(done, total)
-
-    def on_images_tested(self, done: int) -> None:
-        for callback in self._all:
-            callback.on_images_tested(done)
-
-    def on_evaluation_end(self, entry: Mapping[str, Any], stages: int) -> None:
-        for callback in self._all:
-            callback.on_evaluation_end(entry, stages)
-
-    def on_task_end(self, task: int) -> None:
-        for callback in self._all:
-            callback.on_task_end(task)
-
-    def on_message(self, text: str) -> None:
-        for callback in self._all:
-            callback.on_message(text)
-
-    def on_stop(self) -> None:
-        for callback in self._all:
-            callback.on_stop()
-
-    def on_run_end(self, result: Mapping[str, Any] | None) -> None:
-        for callback in self._all:
-            callback.on_run_end(result)
+for _event in [name for name in vars(Callback) if name.startswith("on_")]:
+    setattr(Callbacks, _event, _forwarded(_event))

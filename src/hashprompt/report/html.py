@@ -6,9 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hashprompt.errors import UserError
 from hashprompt.report import ResultData, read_result
 from hashprompt.report.figures import FIGURES, render
 from hashprompt.report.pages import PageFigure, plain, render_template
+from hashprompt.runs.plan import plan
 from hashprompt.storage.files import inside, write_atomically
 
 Table = tuple[list[str], list[list[Any]]]  # header and rows
@@ -44,6 +46,8 @@ CAPTIONS = {
     "timings": "Seconds each phase took, per task, on the machine of this run.",
 }
 
+
+SAME_WEIGHTS = 0.01  # share of the mixing weights that varies: below it, images share one prompt
 
 # Of the names in the table of diagnostics that do not explain themselves.
 DIAGNOSTICS = {
@@ -84,7 +88,6 @@ def render_page(result: ResultData, figures: Sequence[PageFigure]) -> str:
         title=f"{config['method']} on {config['stream']}",
         lead=" · ".join(f"{name} {v}" for name, v in headline.items() if v is not None),
         legacy=protocol.get("legacy"),
-        remarks=_by_text(result.get("remarks") or []),
         meanings=METRICS,
         metrics=result["metrics"],
         figures=figures,
@@ -98,21 +101,41 @@ def render_page(result: ResultData, figures: Sequence[PageFigure]) -> str:
         accuracy=_matrix(result["accuracy"]),
         diagnostics=_records(result.get("diagnostics") or []),
         explained=DIAGNOSTICS,
+        routing=routing_note(result.get("diagnostics") or []),
     )
 
 
 def reproduce_command(config: dict[str, Any]) -> str:
-    """The command line that repeats a run, every option spelt out so that defaults may change."""
-    flags = [
-        f"--{name} {shlex.quote(str(config[name]))}"
-        for name in ("method", "preset", "stream", "backbone", "seed")
-        if config.get(name) is not None
-    ]
+    """The command line that repeats a run, with the options that differ from its preset."""
+    names = {
+        n: config[n] for n in ("method", "preset", "stream", "backbone", "seed") if n in config
+    }
+    try:
+        of_preset = plan(**names, files_needed=False).options()
+    except UserError:  # a method or preset that is not known here
+        of_preset = {}
+    flags = [f"--{name} {shlex.quote(str(value))}" for name, value in names.items()]
     options = [
         f"--set {shlex.quote(f'{name}={plain(value)}')}"
-        for name, value in config.get("options", {}).items()
+        for name, value in (config.get("options") or {}).items()
+        if name not in of_preset or value != of_preset[name]
     ]
     return " ".join(["hashprompt run", *flags, *options])
+
+
+def routing_note(diagnostics: list[dict[str, Any]]) -> str:
+    """After which tasks the routing hardly depended on the image, in a sentence."""
+    same = [
+        str(entry["task"] + 1)
+        for entry in diagnostics
+        if entry.get("routing_varies") is not None and entry["routing_varies"] < SAME_WEIGHTS
+    ]
+    if not same:
+        return ""
+    return (
+        f"After task {', '.join(same)} the router gave nearly all images the same weights, so the "
+        "pool acts as one prompt; averaged-prompt has one prompt and no router."
+    )
 
 
 def _matrix(accuracy: list[list[float | None]]) -> Table:
@@ -121,14 +144,6 @@ def _matrix(accuracy: list[list[float | None]]) -> Table:
         [i + 1, *("" if a is None else f"{a:.2f}" for a in row)] for i, row in enumerate(accuracy)
     ]
     return header, rows
-
-
-def _by_text(remarks: list[dict[str, Any]]) -> dict[str, str]:
-    """Each thing that was said, and after which tasks."""
-    tasks: dict[str, list[str]] = {}
-    for remark in remarks:
-        tasks.setdefault(remark["text"], []).append(str(remark["task"] + 1))
-    return {text: ", ".join(numbers) for text, numbers in tasks.items()}
 
 
 def _records(records: list[dict[str, Any]]) -> Table:

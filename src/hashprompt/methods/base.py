@@ -20,7 +20,7 @@ from hashprompt.methods.phase import (
     learning_rate_factor,
 )
 from hashprompt.methods.registry import register
-from hashprompt.parts.stored_classes import StoredClasses
+from hashprompt.parts.gaussians import StoredClasses
 
 __all__ = [
     "Batch",
@@ -37,7 +37,6 @@ __all__ = [
     "TaskView",
     "blocks_of",
     "learning_rate_factor",
-    "parameter_count",
     "register",
 ]
 
@@ -180,11 +179,3 @@ def blocks_of(layers: tuple[int, ...] | None, backbone: Backbone) -> list[int]:
     if not all(1 <= layer <= backbone.depth for layer in layers):
         raise UserError(f"layers={list(layers)}: this backbone has blocks 1–{backbone.depth}.")
     return [layer - 1 for layer in layers]
-
-
-def parameter_count(*modules: nn.Module | Tensor) -> int:
-    """Numbers held in parameters (of modules) or in tensors."""
-    return sum(
-        m.numel() if isinstance(m, Tensor) else sum(p.numel() for p in m.parameters())
-        for m in modules
-    )

@@ -13,7 +13,7 @@ class Discriminant:
     """Regularised discriminant analysis over cells.
 
     Σ'_c = (1 − a)·Σ_c + a·Σ + ε·I with Σ the mean of all Σ_c and ε = ridge · mean(diag Σ);
-    score_c(h) = −½ (h − μ_c)ᵀ Σ'_c⁻¹ (h − μ_c) / τ − ½ log det Σ'_c.
+    score_c(h) = −½ (h − μ_c)ᵀ Σ'_c⁻¹ (h − μ_c) − ½ log det Σ'_c.
 
     It holds one matrix of D² float64 numbers per cell, or a single one if a = 1.
 
@@ -22,7 +22,6 @@ class Discriminant:
         covariances: (M, D, D).
         shrinkage: a; 1 is the linear discriminant with one matrix for all.
         ridge: share of the mean variance added to the diagonal.
-        temperature: τ; what regularisation takes off distances counts less, that of volumes stays.
     """
 
     def __init__(
@@ -31,9 +30,7 @@ class Discriminant:
         covariances: Tensor,
         shrinkage: float = 0.95,
         ridge: float = 0.01,
-        temperature: float = 1.0,
     ) -> None:
-        self.temperature = temperature
         means, covariances = exact(means), capable(covariances)
         # By rows: a mean in float64 first converts all that it is given.
         parts = covariances.split(CHUNK, dim=1)
@@ -69,7 +66,7 @@ class Discriminant:
         else:
             white = torch.einsum("mij,bj->mbi", self.whiten, rows) - self.centres[:, None]
             squares = white.square().sum(-1).T
-        return (-0.5 * (squares / self.temperature + self.log_det)).float().to(features.device)
+        return (-0.5 * (squares + self.log_det)).float().to(features.device)
 
 
 def _cholesky(matrices: Tensor, first: int) -> Tensor:

@@ -1,7 +1,5 @@
 """How features moved while a task was learned, seen on images that are still there."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -46,28 +44,3 @@ class Drift:
     def covariance(self, x: Tensor) -> Tensor:
         """What a covariance (D, D) has become: (I + W)ᵀ x (I + W)."""
         return self.directions(self.directions(x).mT).mT
-
-
-def ridge_for_other_classes(
-    before: Tensor, after: Tensor, labels: Tensor, ridges: Sequence[float]
-) -> float:
-    """The damping with which a map fitted to some classes tells best where others have moved.
-
-    Each class is left out in turn: the map is used on classes that it was not fitted to, so
-    held-out images of the same classes would flatter it.
-
-    Args:
-        before, after: (N, D) as in :class:`Drift`.
-        labels: (N,) of at least two classes; with fewer the first of `ridges` is taken.
-        ridges: to choose from.
-    """
-    classes = labels.unique()
-    if len(classes) < 2:
-        return ridges[0]
-    errors = dict.fromkeys(ridges, 0.0)
-    for label in classes:
-        out = labels == label
-        for ridge in ridges:
-            told = Drift(before[~out], after[~out], ridge).points(before[out])
-            errors[ridge] += float((told - after[out]).square().sum())
-    return min(ridges, key=errors.__getitem__)

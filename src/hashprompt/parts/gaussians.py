@@ -5,12 +5,14 @@ domain-incremental ones the same class has a cell in every domain.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from hashprompt.errors import UserError
 from hashprompt.parts.budget import check_room
+from hashprompt.parts.cells import Cells
 from hashprompt.parts.centroids import k_means
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
@@ -87,10 +89,6 @@ class ClassGaussians(nn.Module):
         """Append rows to the buffers, one per cell."""
         for name, more in rows.items():
             grow_buffer(self, name, more)
-
-    def append(self, other: "ClassGaussians", first: int) -> None:
-        """Append the cells of another, of the same storage, from number `first` on."""
-        self._grow({name: rows[first:] for name, rows in other.named_buffers()})
 
     def select(self, cells: Tensor) -> None:
         """Keep these cells (m,)."""
@@ -231,3 +229,28 @@ class GaussianSampler:
             index = centre[..., None].expand(-1, -1, g.dim)
             drawn = g.rest.gather(1, index) + noise * g.spread.gather(1, index).sqrt()
         return drawn.flatten(0, 1), cells
+
+
+class StoredClasses(NamedTuple):
+    """The classes of a task, as a learner remembers them."""
+
+    labels: Tensor  # (C,)
+    means: Tensor  # (C, D)
+    spreads: Tensor  # (C,) root of the variance summed over dimensions
+
+    def distances(self, features: Tensor, labels: Tensor) -> Tensor:
+        """How far each stored mean is from that of today's features, in spreads of its class, (C,).
+
+        Args:
+            features: (N, D) of the images that were learned, as they are now.
+            labels: (N,) their classes.
+        """
+        now = torch.stack([features[labels == label].mean(0) for label in self.labels])
+        return (self.means - now).norm(dim=1) / self.spreads
+
+
+def stored_classes(gaussians: ClassGaussians, cells: Cells, task: int) -> StoredClasses:
+    """Those of one task."""
+    own = (cells.task == task).nonzero()[:, 0]
+    variances = gaussians.covariances(own.tolist()).diagonal(dim1=1, dim2=2)
+    return StoredClasses(cells.label[own], gaussians.means[own], variances.sum(1).sqrt())

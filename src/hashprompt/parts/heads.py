@@ -1,4 +1,4 @@
-"""Classifiers that grow: the linear head and the task-identity network."""
+"""Classifiers that grow, and what they minimise."""
 
 from collections.abc import Sequence
 
@@ -34,11 +34,6 @@ class GrowingLinear(nn.Module):
             rows = regrouped(getattr(self, name).detach(), groups, weights)
             setattr(self, name, nn.Parameter(rows))
 
-    def select(self, outputs: Tensor) -> None:
-        """Keep these outputs (c,)."""
-        for name in ("weight", "bias"):
-            setattr(self, name, nn.Parameter(getattr(self, name).detach()[outputs]))
-
     def forward(self, features: Tensor) -> Tensor:
         """(B, D) -> (B, C)."""
         return F.linear(features, self.weight, self.bias)
@@ -58,12 +53,33 @@ class TaskIdentityHead(nn.Module):
         return self.head(self.norm(features + self.mlp(features)))
 
 
-def masked_cross_entropy(logits: Tensor, labels: Tensor, allowed: Tensor) -> Tensor:
+def masked_cross_entropy(logits: Tensor, labels: Tensor, allowed: Tensor | Sequence[int]) -> Tensor:
     """Cross-entropy in which only some outputs take part, so that the others get no gradient.
 
     Args:
         logits: (B, C).
         labels: (B,), all of them allowed.
-        allowed: (C,) bool.
+        allowed: outputs by number, or (C,) bool.
     """
+    if not isinstance(allowed, Tensor):
+        allowed = output_mask(allowed, logits.shape[1]).to(logits.device)
     return F.cross_entropy(logits.masked_fill(~allowed, -torch.inf), labels)
+
+
+def output_mask(outputs: Sequence[int], count: int) -> Tensor:
+    """(C,) bool, true for these of `count` outputs."""
+    mask = torch.zeros(count, dtype=torch.bool)
+    mask[list(outputs)] = True
+    return mask
+
+
+def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """KL(softmax(teacher/T) ‖ softmax(student/T)), the mean over images.
+
+    Args:
+        student: logits (B, C).
+        teacher: logits (B, C).
+        temperature: T; a higher one lets unlikely classes weigh more.
+    """
+    found, wanted = (F.log_softmax(logits / temperature, dim=1) for logits in (student, teacher))
+    return F.kl_div(found, wanted, reduction="batchmean", log_target=True)

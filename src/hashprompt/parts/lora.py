@@ -1,13 +1,16 @@
 """Low-rank changes of projections: W + B A, computed beside W or added to it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone
 from hashprompt.backbone.vit import Edit
+from hashprompt.errors import UserError
+from hashprompt.parts.precision import capable
+from hashprompt.parts.trained_weights import stored_name
 
 Factors = tuple[Tensor, Tensor]  # A (r, inputs) and B (outputs, r)
 
@@ -37,3 +40,44 @@ def keys_and_values(b: Tensor) -> Tensor:
         b: (2, D, r), for keys and for values.
     """
     return torch.cat((torch.zeros_like(b[:1]), b)).flatten(0, 1)
+
+
+class TrainedLoRA(nn.Module):
+    """W + s B A at some layers of every block; at first B = 0, so nothing is changed.
+
+    A starts as the leading right singular vectors of W.
+
+    Args:
+        layers: of a block, by timm's name, e.g. `attn.qkv`.
+        rank: r.
+        scale: s.
+    """
+
+    def __init__(
+        self, backbone: Backbone, layers: Sequence[str], rank: int, scale: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.scale = scale
+        self.layers = [f"blocks.{i}.{layer}" for i in range(backbone.depth) for layer in layers]
+        for layer in self.layers:
+            try:
+                weight = backbone.vit.get_parameter(f"{layer}.weight")
+            except AttributeError as error:
+                raise UserError(f"This backbone has no layer {layer} to be changed.") from error
+            if rank > min(weight.shape):
+                raise UserError(f"rank={rank}: {layer} has a rank of {min(weight.shape)} at most.")
+            right = torch.linalg.svd(capable(weight.float()), full_matrices=False).Vh
+            a, b = right[:rank].to(weight).contiguous(), weight.new_zeros(len(weight), rank)
+            self.register_parameter(stored_name(f"{layer}.a"), nn.Parameter(a))  # (r, inputs)
+            self.register_parameter(stored_name(f"{layer}.b"), nn.Parameter(b))  # (outputs, r)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The factors by name, e.g. for a `Snapshot`."""
+        names = [f"{layer}.{factor}" for layer in self.layers for factor in "ab"]
+        return {name: getattr(self, stored_name(name)) for name in names}
+
+    def edits(self, factors: Mapping[str, Tensor] | None = None) -> dict[str, Edit]:
+        """What the backbone is given; with the factors of now, or others."""
+        own = self.tensors() if factors is None else factors
+        each = {x: (own[f"{x}.a"], self.scale * own[f"{x}.b"]) for x in self.layers}
+        return low_rank(each)

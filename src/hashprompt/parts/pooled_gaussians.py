@@ -33,13 +33,6 @@ class PooledGaussians(ClassGaussians):
         grow_buffer(self, "spread", rows["spread"].mean(0, keepdim=True))
         grow_buffer(self, "group", group)
 
-    def append(self, other: ClassGaussians, first: int) -> None:
-        assert isinstance(other, PooledGaussians)
-        used, group = other.group[first:].unique(return_inverse=True)
-        grow_buffer(self, "means", other.means[first:])
-        grow_buffer(self, "group", group + len(self.spread))
-        grow_buffer(self, "spread", other.spread[used])
-
     def select(self, cells: Tensor) -> None:
         used, self.group = self.group[cells].unique(return_inverse=True)
         self.means, self.spread = self.means[cells], self.spread[used]

@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from hashprompt.parts.keys import TaskKeys
+from hashprompt.parts.cosine import cosine
 from hashprompt.parts.legacy import prefixes, shared_task
 from hashprompt.parts.slots import TaskSlots
 
@@ -48,7 +48,8 @@ class TaskPrompts(TaskSlots):
 
     def add(self, copy_last: bool = True) -> None:
         if self.started:
-            self.current.data.copy_(self._mixed().detach())  # what was trained is what is kept
+            with torch.no_grad():
+                self.current.copy_(self._mixed())  # what was trained is what is kept
         super().add(copy_last)
 
     def _mixed(self) -> Tensor:
@@ -86,7 +87,7 @@ class KeyedPrompts(nn.Module):
     ) -> None:
         super().__init__()
         self.prompts = TaskPrompts(blocks, length, dim, init)
-        self.keys = TaskKeys((dim,), init)
+        self.keys = TaskSlots((dim,), init)
 
     def add(self) -> None:
         """Start the prompt, as a copy of the last one, and the key of a new task."""
@@ -94,8 +95,13 @@ class KeyedPrompts(nn.Module):
         self.keys.add(copy_last=False)
 
     def nearest(self, query: Tensor, switches: Switches) -> Tensor:
-        """The task (B,) of each frozen feature (B, D)."""
-        return self.keys.nearest(query, switches.batchwise_prompt)
+        """The task (B,) whose key is nearest to each frozen feature (B, D)."""
+        task = cosine(query, self.keys.stacked()).argmax(1)
+        return shared_task(task) if switches.batchwise_prompt else task
+
+    def pull(self, query: Tensor) -> Tensor:
+        """Mean cosine of the newest key with frozen features (B, D) of its task: a scalar."""
+        return cosine(query, self.keys.current[None]).mean()
 
     def trained(self) -> list[nn.Parameter]:
         """Prompt and key of the newest task."""

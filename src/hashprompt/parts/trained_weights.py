@@ -26,7 +26,7 @@ class Snapshot(nn.Module):
         super().__init__()
         self.names = list(values)
         for name, value in values.items():
-            self.register_buffer(_stored(name), value.detach().new_zeros(0, *value.shape[1:]))
+            self.register_buffer(stored_name(name), value.detach().new_zeros(0, *value.shape[1:]))
 
     @property
     def taken(self) -> bool:
@@ -36,11 +36,11 @@ class Snapshot(nn.Module):
     def take(self, values: Mapping[str, Tensor]) -> None:
         """Copy values."""
         for name in self.names:
-            setattr(self, _stored(name), values[name].detach().clone())
+            setattr(self, stored_name(name), values[name].detach().clone())
 
     def tensors(self) -> dict[str, Tensor]:
         """The values by name."""
-        return {name: getattr(self, _stored(name)) for name in self.names}
+        return {name: getattr(self, stored_name(name)) for name in self.names}
 
 
 class TrainedWeights(nn.Module):
@@ -73,11 +73,11 @@ class TrainedWeights(nn.Module):
         check_room(copies * numbers, f"Training {numbers:,} weights of the backbone")
         self.names = list(chosen)
         for name, parameter in chosen.items():
-            self.register_parameter(_stored(name), nn.Parameter(parameter.detach().clone()))
+            self.register_parameter(stored_name(name), nn.Parameter(parameter.detach().clone()))
 
     def tensors(self) -> dict[str, nn.Parameter]:
         """The values by timm's name, for `Injection.weights`."""
-        return {name: getattr(self, _stored(name)) for name in self.names}
+        return {name: getattr(self, stored_name(name)) for name in self.names}
 
     @torch.no_grad()
     def reset(self, values: Mapping[str, Tensor]) -> None:
@@ -86,8 +86,9 @@ class TrainedWeights(nn.Module):
             held.copy_(values[name])
 
 
-def _stored(name: str) -> str:
-    return name.replace(".", "/")  # torch allows no dot within a name
+def stored_name(name: str) -> str:
+    """A parameter's name as that of an attribute: torch allows no dot within one."""
+    return name.replace(".", "/")
 
 
 def _is_chosen(name: str, which: Trainable, first: int) -> bool:

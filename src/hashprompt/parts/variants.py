@@ -3,8 +3,4 @@
 from typing import Literal
 
 Distance = Literal["l1", "l2"]
-Modulation = Literal["piecewise", "inverse", "exponential"]
-Penalty = Literal["stepwise", "logarithmic", "polynomial"]
-RouterInit = Literal["uniform", "linear", "orthogonal"]
-Solver = Literal["exact", "sinkhorn"]
 Storage = Literal["covariance", "variance", "multi-centroid", "low-rank", "pooled"]

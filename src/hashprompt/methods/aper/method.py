@@ -15,8 +15,7 @@ from hashprompt.methods.aper.deep_tokens import DeepTokens
 from hashprompt.methods.base import Phase, Prediction, TaskView
 from hashprompt.methods.frames.first_session import ADAPTER_DROPOUT, FirstSession
 from hashprompt.parts.adapters import Adapters
-from hashprompt.parts.cosine import Prototypes
-from hashprompt.parts.keys import cosine
+from hashprompt.parts.cosine import Prototypes, cosine
 from hashprompt.parts.ssf import ScaleShift
 
 

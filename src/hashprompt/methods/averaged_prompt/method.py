@@ -9,7 +9,8 @@ Averaging weights over tasks, compensating the drift of class statistics and Gau
 are known; docs/results/averaged-prompt.md says from where.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import ClassVar
 
 import torch
@@ -31,9 +32,9 @@ from hashprompt.parts.cells import Cells
 from hashprompt.parts.cut_mix import cut_mix
 from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.drift import Drift
+from hashprompt.parts.gaussians import StoredClasses, stored_classes
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 from hashprompt.parts.pooled_gaussians import PooledGaussians, make_gaussians
-from hashprompt.parts.stored_classes import StoredClasses, stored_classes
 
 HEAD_LR_SCALE = 0.1  # learning rate of the head over that of the prompt
 CLIP = 1.0  # largest gradient norm
@@ -43,7 +44,9 @@ class AveragedPrompt(Method):
     """One prompt averaged over tasks, drift compensation, a discriminant, one pass."""
 
     stores: ClassVar[Mapping[str, str]] = {
-        **{"prompt": "prompts", "average": "prompts", "gaussians": "statistics"},
+        "prompt": "prompts",
+        "average": "prompts",
+        "gaussians": "statistics",
     }
     keeps = ("cells.",)
     config: AveragedPromptConfig
@@ -72,17 +75,17 @@ class AveragedPrompt(Method):
 
     def prompted(self, images: Tensor, prompt: Tensor) -> Tensor:
         """Features (B, D) of images (B, 3, S, S) under a prompt (blocks, 2, L, D)."""
+        # A product instead of `expand`: its gradient is one matrix product, too.
         each = torch.ones(images.shape[0], 1, device=prompt.device) @ prompt.flatten()[None]
         prefixes = each.unflatten(1, prompt.shape).unbind(1)
-        return self.backbone(
-            images, Injection(prefix=dict(zip(self.blocks, prefixes, strict=True)))
-        )
+        prefix = dict(zip(self.blocks, prefixes, strict=True))
+        return self.backbone(images, Injection(prefix=prefix))
 
     def features(self, images: Tensor) -> Tensor:
         """Features (B, D) of images under the prompt in use; frozen ones before there is one."""
-        return (
-            self.prompted(images, self.average[0]) if len(self.average) else self.backbone(images)
-        )
+        if not len(self.average):
+            return self.backbone(images)
+        return self.prompted(images, self.average[0])
 
     def features_of(self, task: TaskView) -> Tensor:
         """The same of the images of a task, (N, D)."""
@@ -96,31 +99,28 @@ class AveragedPrompt(Method):
         self.head.grow(self.cells.classes)
 
     def phases(self, task: TaskView) -> list[Phase]:
-        compensates = self.config.drift != "none" and task.index > 0
-        phases = [
-            Phase("features-before", work=lambda: self.remember(task)) if compensates else None,
-            self.train_phase(task),
-            Phase("average", work=lambda: self.update_average(task)),
-            Phase("drift", work=lambda: self.compensate_drift(task)) if compensates else None,
-        ]
         describe = Phase("statistics", work=lambda: self.describe(task))
-        return [*(p for p in phases if p and self.config.epochs), describe]
+        if not self.config.epochs:
+            return [describe]
+        train = self.train_phase(task)
+        average = Phase("average", work=lambda: self.update_average(task))
+        if self.config.drift == "none" or task.index == 0:
+            return [train, average, describe]
+        remember = Phase("features-before", work=lambda: self.remember(task))
+        compensate = Phase("drift", work=lambda: self.compensate_drift(task))
+        return [remember, train, average, compensate, describe]
 
     def train_phase(self, task: TaskView) -> Phase:
         """Cross-entropy of prompt and head over the classes of the task."""
-        config, new = self.config, torch.zeros(self.cells.classes, dtype=torch.bool)
-        new[list(task.classes)] = True
+        config = self.config
 
         def step(batch: Batch) -> Losses:
             logits = self.head(self.prompted(batch.inputs, self.prompt))
-            return {"ce": masked_cross_entropy(logits, batch.labels, new.to(logits.device))}
+            return {"ce": masked_cross_entropy(logits, batch.labels, task.classes)}
 
-        lr = (
-            config.lr
-            * config.batch_size
-            / 256
-            * (1 if len(self.average) else config.first_lr_scale)
-        )
+        lr = config.lr * config.batch_size / 256
+        if not len(self.average):
+            lr *= config.first_lr_scale
         return Phase(
             "train",
             step=step,
@@ -168,8 +168,7 @@ class AveragedPrompt(Method):
     def views(self, task: TaskView) -> Tensor:
         """Features (N, D) of the new images, and of CutMix views of them."""
         seen = [self.features_of(task)]
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(task.index)  # the same views before and after
+        with random_numbers(seed=task.index), torch.no_grad():  # the same before and after
             for _ in range(self.config.drift_views):
                 batches = task.batches(self.config.batch_size, "train")
                 mixed = (self.features(cut_mix(batch.inputs, 1.0)[0]) for batch in batches)
@@ -180,9 +179,12 @@ class AveragedPrompt(Method):
 
     def discriminant(self) -> Discriminant:
         if self._discriminant is None:
-            config, of = self.config, self.gaussians
-            form = config.shrinkage, config.ridge
-            self._discriminant = Discriminant(of.means, of.covariances(), *form)
+            self._discriminant = Discriminant(
+                self.gaussians.means,
+                self.gaussians.covariances(),
+                shrinkage=self.config.shrinkage,
+                ridge=self.config.ridge,
+            )
         return self._discriminant
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
@@ -196,3 +198,11 @@ class AveragedPrompt(Method):
 
     def current_features(self, images: Tensor, task: int) -> Tensor:
         return self.features(images)
+
+
+@contextmanager
+def random_numbers(seed: int) -> Iterator[None]:
+    """Views drawn inside depend on the seed alone; what is drawn afterwards is as without them."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

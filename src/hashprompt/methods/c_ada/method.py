@@ -15,9 +15,9 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.backbone.vit import Edit
 from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.c_ada.config import CAdaConfig
-from hashprompt.methods.c_ada.wide_adapters import WideningAdapters
 from hashprompt.parts.adapters import branches
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
+from hashprompt.parts.slots import TaskSlots, uniform
 
 
 class CAda(Method):
@@ -33,7 +33,6 @@ class CAda(Method):
 
     def __init__(self, config: CAdaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.config = config
         depth, dim = backbone.depth, backbone.dim
         self.scale = nn.Parameter(torch.ones(depth, dim))  # α, a row for each block
         self.shift = nn.Parameter(torch.zeros(depth, dim))  # β
@@ -77,9 +76,8 @@ class CAda(Method):
         return [train]
 
     def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
-        own = torch.zeros_like(self.head.bias, dtype=torch.bool)
-        own[list(task.classes)] = True
-        losses = {"ce": masked_cross_entropy(self.logits(batch.inputs), batch.labels, own)}
+        logits = self.logits(batch.inputs)
+        losses = {"ce": masked_cross_entropy(logits, batch.labels, task.classes)}
         if task.index > 0:
             overlap = self.attn.overlap() + self.mlp.overlap()
             losses["orthogonality"] = self.config.orthogonality * overlap
@@ -91,3 +89,40 @@ class CAda(Method):
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         return Prediction(self.logits(images))
+
+
+class WideningAdapters(nn.Module):
+    """Σ_i ReLU(z W_down^i) W_up^i over tasks i, without biases.
+
+    ReLU treats hidden units one by one, so the sum is one branch whose width is that of all tasks.
+
+    Args:
+        places: branches, P.
+        dim: D, width of the tokens.
+        width: h, hidden units that a task adds to each.
+    """
+
+    def __init__(self, places: int, dim: int, width: int) -> None:
+        super().__init__()
+        self.down = TaskSlots((places, dim, width), uniform(dim**-0.5))
+        self.up = TaskSlots((places, width, dim), torch.zero_)  # new units start silent
+
+    def add(self) -> None:
+        """Freeze the units of the last task and start those of the next."""
+        for slots in (self.down, self.up):
+            slots.add(copy_last=False)
+
+    def current(self) -> list[nn.Parameter]:
+        """What trains."""
+        return [self.down.current, self.up.current]
+
+    def joined(self) -> tuple[Tensor, Tensor]:
+        """W_down (P, D, T · h) and W_up (P, T · h, D) of all tasks; only the newest train."""
+        down = self.down.stacked().permute(1, 2, 0, 3).flatten(2)
+        return down, self.up.stacked().transpose(0, 1).flatten(1, 2)
+
+    def overlap(self) -> Tensor:
+        """Σ ‖W_downᵀ W_down^i‖² + ‖W_up W_up^iᵀ‖² over places and older tasks i: a scalar."""
+        down = torch.einsum("pdh,tpdk->tphk", self.down.current, self.down.frozen)
+        up = torch.einsum("phd,tpkd->tphk", self.up.current, self.up.frozen)
+        return down.square().sum() + up.square().sum()

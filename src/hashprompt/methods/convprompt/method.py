@@ -16,7 +16,7 @@ from hashprompt.backbone.vit import Tokens
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.convprompt.config import ConvPromptConfig
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
-from hashprompt.parts.keys import cosine
+from hashprompt.parts.cosine import cosine
 from hashprompt.parts.orthogonal import OrthogonalSlots
 from hashprompt.parts.slots import TaskSlots, uniform
 from hashprompt.parts.trained_weights import Snapshot

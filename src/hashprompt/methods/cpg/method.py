@@ -11,20 +11,14 @@ from functools import partial
 from typing import ClassVar, NamedTuple
 
 import torch
+from scipy.ndimage import gaussian_filter1d
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import (
-    Batch,
-    Method,
-    ParamGroup,
-    Phase,
-    Prediction,
-    TaskView,
-)
+from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.cpg.config import CPGConfig
-from hashprompt.methods.cpg.nullspace import null_projector
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
+from hashprompt.parts.precision import exact
 
 # The public code starts gates at zero. Then experts that no image ever chose stay tied for ever,
 # and rounding, which differs from batch to batch, would choose among them.
@@ -51,7 +45,6 @@ class CPG(Method):
 
     def __init__(self, config: CPGConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.config = config
         blocks, dim, experts = backbone.depth, backbone.dim, config.experts
         prompts = torch.empty(blocks, experts, config.prompt_length, dim).uniform_(-1, 1)
         self.gates = nn.Parameter(GATE_START * torch.randn(blocks, dim, experts))  # W_g
@@ -114,10 +107,9 @@ class CPG(Method):
 
     def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         features, _, weights = self.encode(batch.inputs)
-        in_task = torch.arange(len(self.head.bias), device=features.device) >= min(task.classes)
         logits = self.head(features) / self.config.temperature
         return {
-            "ce": masked_cross_entropy(logits, batch.labels, in_task),
+            "ce": masked_cross_entropy(logits, batch.labels, task.classes),
             "balance": self.config.balance * imbalance(weights.sum(0)).mean(),
         }
 
@@ -130,17 +122,16 @@ class CPG(Method):
         """
         before = {name: p.detach().clone() for name, p in self.named_parameters()}
         yield
-        head = self.head
-        for name, rows in (("head.weight", head.weight), ("head.bias", head.bias)):
+        with torch.no_grad():
             # Weight decay alone would move the heads of old tasks, and at Adam's full rate.
-            rows.data[:old_rows] = before[name][:old_rows]
-        if self.weight_gram.any():
-            on_gates, on_experts = self.projectors()
-            change = self.gates.data - before["gates"]
-            self.gates.data = before["gates"] + on_gates @ change
-            change = (self.experts.data - before["experts"]).flatten(2)
-            projected = (on_experts @ change).view_as(self.experts)
-            self.experts.data = before["experts"] + projected
+            self.head.weight[:old_rows] = before["head.weight"][:old_rows]
+            self.head.bias[:old_rows] = before["head.bias"][:old_rows]
+            if self.weight_gram.any():
+                on_gates, on_experts = self.projectors()
+                change = self.gates - before["gates"]
+                self.gates.copy_(before["gates"] + on_gates @ change)
+                change = (self.experts - before["experts"]).flatten(2)
+                self.experts.copy_(before["experts"] + (on_experts @ change).view_as(self.experts))
 
     def projectors(self) -> tuple[Tensor, Tensor]:
         """What multiplies the updates: of gates (blocks, D, D), of experts (blocks, N, N)."""
@@ -178,3 +169,28 @@ def imbalance(importance: Tensor) -> Tensor:
         importance: (blocks, N) sums of the weights that images gave to experts.
     """
     return importance.var(1) / importance.mean(1).square()
+
+
+def knee(values: Tensor) -> int:
+    """Where a falling spectrum (n,) goes flat: the middle of its largest second difference.
+
+    A long spectrum is smoothed before, and 1.5 % at either end are left out.
+    """
+    curve, left_out = exact(values).cpu().numpy(), 0
+    if len(curve) >= 128:
+        curve, left_out = gaussian_filter1d(curve, sigma=10), int(0.015 * len(curve))
+    second = curve[:-2] - 2 * curve[1:-1] + curve[2:]
+    return 1 + left_out + int(second[left_out : len(second) - left_out].argmax())
+
+
+def null_projector(gram: Tensor) -> Tensor:
+    """P = N Nᵀ / ‖N Nᵀ‖_F, where N holds the directions from the knee of the spectrum on.
+
+    Args:
+        gram: (n, n) XᵀX of the inputs X that should see no change; n is at least 3.
+    """
+    # Not `eigh`: in single precision it fails on the many equal zeros of experts nobody chose.
+    _, values, directions = torch.linalg.svd(gram)  # falling
+    rest = directions[knee(values) :]
+    projector = rest.T @ rest
+    return projector / projector.norm()

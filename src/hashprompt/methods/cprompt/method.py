@@ -13,21 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import (
-    Batch,
-    Method,
-    Phase,
-    Prediction,
-    TaskView,
-    blocks_of,
-)
+from hashprompt.methods.base import Batch, Method, Phase, Prediction, TaskView, blocks_of
 from hashprompt.methods.cprompt.config import CPromptConfig
 from hashprompt.methods.frames.prompt_tuning import training_phase
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.class_parameters import ClassRows, TaskClassifiers
-from hashprompt.parts.keys import cosine
+from hashprompt.parts.cosine import cosine
 from hashprompt.parts.orthogonal import orthogonal_to
-from hashprompt.parts.slots import TaskSlots, uniform
+from hashprompt.parts.slots import ClassRows, TaskClassifiers, TaskSlots, uniform
 
 
 class CPrompt(Method):
@@ -45,7 +37,6 @@ class CPrompt(Method):
 
     def __init__(self, config: CPromptConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.config = config
         self.blocks = blocks_of(config.layers, backbone)
         dim = backbone.dim
         shape = (len(self.blocks), config.prompt_length, dim)

@@ -46,7 +46,7 @@ class DualPrompt(PromptTuning):
         config, experts = self.config, self.experts
         # In training the task is known, and only its own key is drawn to its images.
         task = None if training else experts.nearest(query, config)
-        losses = {"pull": -config.pull * experts.keys.pull(query)} if training else {}
+        losses = {"pull": -config.pull * experts.pull(query)} if training else {}
         expert = experts.prompts.prefixes(task, len(tokens), config)
         shared = self.general.expand(len(tokens), -1, -1, -1, -1)
         # The public code mixes up keys and values of the expert prompts only.

@@ -19,9 +19,8 @@ from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, TaskView
 from hashprompt.methods.dytox.config import DyToxConfig
 from hashprompt.methods.frames.rehearsal import Rehearsal, with_kept
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.distillation import distillation
 from hashprompt.parts.growing import grow_parameter
-from hashprompt.parts.heads import GrowingLinear
+from hashprompt.parts.heads import GrowingLinear, distillation
 from hashprompt.parts.memory import herding_order
 from hashprompt.parts.trained_weights import Snapshot
 

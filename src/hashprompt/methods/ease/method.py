@@ -16,10 +16,9 @@ from torch import Tensor
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.ease.config import EaseConfig
-from hashprompt.methods.ease.subspaces import synthesised, weighted_cosines
 from hashprompt.parts.adapters import TaskAdapters, beside_mlps, branches
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.cosine import CosineHead
+from hashprompt.parts.cosine import CosineHead, cosine
 
 SCALE = 0.1  # of what the adapters add
 DROPOUT = 0.1  # of their hidden units, while they are trained
@@ -34,7 +33,6 @@ class Ease(Method):
 
     def __init__(self, config: EaseConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.config = config
         self.layers = beside_mlps(backbone)
         self.adapters = TaskAdapters(backbone.depth, backbone.dim, config.adapter_width)
         self.session_head = CosineHead(backbone.dim)  # of the current task; trains its adapters
@@ -119,3 +117,33 @@ class Ease(Method):
         if self.config.beta:
             weights[:, 0] = self.config.beta
         return weights.scatter(1, self.home()[:, None], 1.0)
+
+
+def synthesised(prototypes: Tensor, home: Tensor) -> Tensor:
+    """P̂_{i,n} = softmax(cos(P_{i,i}, P_{n…t,i})) P_{n…t,n} for old tasks i in newer subspaces n.
+
+    Cells of tasks n…t have true prototypes in both subspaces.
+
+    Args:
+        prototypes: P, (M, J, D); true in the subspaces up to a cell's own.
+        home: (M,) that subspace.
+
+    Returns:
+        (M, J, D), P with all others filled in.
+    """
+    filled = prototypes.clone()
+    newest = prototypes.shape[1] - 1
+    for own in range(int(home.min()), newest):
+        old = home == own
+        for new in range(own + 1, newest + 1):
+            both = home >= new
+            similarity = cosine(prototypes[old, own], prototypes[both, own]).softmax(1)
+            filled[old, new] = similarity @ prototypes[both, new]
+    return filled
+
+
+def weighted_cosines(features: Tensor, prototypes: Tensor, weights: Tensor) -> Tensor:
+    """Σ_j w_{m,j} cos(f_j, P_{m,j}), (B, M), of features (B, J, D), P (M, J, D) and w (M, J)."""
+    with torch.autocast(features.device.type, enabled=False):  # rounded cosines would tie
+        directions = weights[..., None] * F.normalize(prototypes, dim=2)
+        return F.normalize(features.float(), dim=2).flatten(1) @ directions.flatten(1).T

@@ -5,23 +5,30 @@ Chaudhry et al., 2019: "On tiny episodic memories in continual learning".
 
 from dataclasses import replace
 
+import torch
+import torch.nn.functional as F
+
 from hashprompt.methods.base import Batch, Losses, Phase, Seen, TaskView
-from hashprompt.methods.frames.rehearsal import Rehearsal, offer, with_kept
+from hashprompt.methods.frames.rehearsal import Rehearsal
 
 
 class ER(Rehearsal):
-    """Cross-entropy of new images and of as many from a reservoir."""
+    """Cross-entropy over all classes, of new images and of as many from a reservoir."""
 
     def phases(self, task: TaskView) -> list[Phase]:
         (train,) = super().phases(task)
         return [replace(train, record=lambda seen: self.record(seen, task))]
 
     def losses(self, batch: Batch, task: TaskView) -> Losses:
-        kept = self.memory.draw(self.config.replays(len(batch.labels)))
-        images, labels, _ = with_kept(batch, kept, task)
-        return {"ce": self.cross_entropy(self.logits(images), labels, task)}
+        images, labels = batch.inputs, batch.labels
+        if len(self.memory):
+            kept = self.memory.draw(self.config.replays(len(labels)))
+            images = torch.cat((images, task.see(kept.images)))  # a fresh view of raw pixels
+            labels = torch.cat((labels, kept.labels))
+        return {"ce": F.cross_entropy(self.logits(images), labels)}
 
     def record(self, seen: Seen, task: TaskView) -> None:
-        """Offer the new images of a step to the reservoir, each once."""
+        """After a step of the first epoch: offer its new images to the reservoir."""
         if seen.epoch == 0:
-            offer(self.memory, seen, task)
+            labels, rows = task.labels[seen.rows], seen.rows
+            self.memory.offer(labels, lambda chosen: task.raw(rows[chosen]), task.index)

@@ -5,7 +5,6 @@ from pydantic import Field
 from hashprompt.methods.config import BatchSize, Count, Epochs, Layers, PromptLength, ScaleLR
 from hashprompt.methods.frames.options import TuningConfig
 from hashprompt.methods.registry import register
-from hashprompt.parts.variants import Solver
 
 
 @register("evoprompt", paper="AAAI 2024")
@@ -24,5 +23,3 @@ class EvoPromptConfig(TuningConfig):
     )
     temperature: float = Field(0.05, gt=0, description="of the likeness of classes in a piece")
     fusion: float = Field(0.5, ge=0, le=1, description="α: mean step from reference to working")
-    transport: Solver = Field("exact", description="exact plan, or one blurred by entropy")
-    blur: float = Field(0.01, gt=0, description="of the sinkhorn plan")

@@ -14,26 +14,19 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.errors import UserError
-from hashprompt.methods.base import (
-    Batch,
-    Phase,
-    Prediction,
-    TaskView,
-    blocks_of,
-)
+from hashprompt.methods.base import Batch, Phase, Prediction, TaskView, blocks_of
 from hashprompt.methods.evoprompt.config import EvoPromptConfig
-from hashprompt.methods.evoprompt.transport import TINY, transport_plan
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import exact
 from hashprompt.parts.slots import uniform
-from hashprompt.parts.variants import Solver
 
 # Buffers that are empty between tasks: attributions to the task, and the memory before it.
 # What is known during a task alone, with the number of its axes.
 OF_ONE_TASK = {"fresh_hidden": 2, "fresh_output": 2, "reference_inner": 3, "reference_outer": 3}
 
+TINY = 1e-9
 REMEMBERED = ("prototypes", "known_hidden", "known_output")  # of all tasks
 
 
@@ -139,15 +132,21 @@ class EvoPrompt(PromptTuning):
 
     # What happens around a task. -----------------------------------------------------------
 
+    @torch.no_grad()
     def _compose_head(self, task: TaskView) -> None:
         """Prototypes of the new cells; their rows of the head are composed of older ones."""
         features, old = task.features(), len(self.prototypes)
         new = torch.stack([features[task.labels == label].mean(0) for label in task.classes])
         if old:
-            config, rows = self.config, self.head.weight.data
-            rows[old:] = compose(
-                new.to(rows), self.prototypes, rows[:old], config.subspace, config.temperature
+            rows = self.head.weight
+            composed = compose(
+                new.to(rows),
+                old=self.prototypes,
+                rows=rows[:old],
+                subspace=self.config.subspace,
+                temperature=self.config.temperature,
             )
+            rows[old:] = composed
         grow_buffer(self, "prototypes", new)
 
     def _attribute(self, task: TaskView) -> None:
@@ -170,26 +169,27 @@ class EvoPrompt(PromptTuning):
                     total += nodes.relu().sum(0)
         self.fresh_hidden, self.fresh_output = (total / count for total in totals)
 
+    @torch.no_grad()
     def _align(self) -> None:
         """The working memory and its attributions, rearranged to fit the reference."""
-        memory, config = self.memory, self.config
+        memory = self.memory
         for k in range(len(self.blocks)):
-            reference = self.reference_inner[k], self.reference_outer[k]
-            working = memory.inner.data[k], memory.outer.data[k]
-            hidden, output = plans(*working, *reference, config.transport, config.blur)
-            memory.inner.data[k] = hidden.T @ working[0]
-            memory.outer.data[k] = output.T @ working[1] @ hidden
+            inner, outer = memory.inner[k].clone(), memory.outer[k].clone()
+            hidden, output = plans(inner, outer, self.reference_inner[k], self.reference_outer[k])
+            memory.inner[k] = hidden.T @ inner
+            memory.outer[k] = output.T @ outer @ hidden
             self.fresh_hidden[k] = self.fresh_hidden[k] @ hidden
             self.fresh_output[k] = self.fresh_output[k] @ output
 
+    @torch.no_grad()
     def _fuse(self, first: bool) -> None:
         """A memory between reference and working one; what mattered so far is remembered."""
-        memory, share = self.memory, self.config.fusion
+        inner, outer, share = self.memory.inner, self.memory.outer, self.config.fusion
         hidden = self.fresh_hidden, self.known_hidden
         output = self.fresh_output, self.known_output
         if not first:
-            memory.inner.data = fuse(self.reference_inner, memory.inner.data, *hidden, share)
-            memory.outer.data = fuse(self.reference_outer, memory.outer.data, *output, share)
+            inner.copy_(fuse(self.reference_inner, inner, *hidden, share))
+            outer.copy_(fuse(self.reference_outer, outer, *output, share))
         self.known_hidden, self.known_output = torch.maximum(*hidden), torch.maximum(*output)
         for name, axes in OF_ONE_TASK.items():
             setattr(self, name, torch.zeros([0] * axes, device=self.device))
@@ -214,12 +214,7 @@ def compose(new: Tensor, old: Tensor, rows: Tensor, subspace: int, temperature: 
 
 
 def plans(
-    inner: Tensor,
-    outer: Tensor,
-    reference_inner: Tensor,
-    reference_outer: Tensor,
-    solver: Solver = "exact",
-    blur: float = 0.01,
+    inner: Tensor, outer: Tensor, reference_inner: Tensor, reference_outer: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Which working nodes make up each reference node: hidden (H, H) and output (O, O).
 
@@ -231,21 +226,27 @@ def plans(
         outer: (O, H) of the working memory.
         reference_inner: (H, D).
         reference_outer: (O, H).
-        solver: how transport is computed.
-        blur: of the sinkhorn plan.
     """
-    hidden = transport_plan(
-        squared_distance(inner, reference_inner), mass(inner), mass(reference_inner), solver, blur
-    )
-    hidden = (hidden / hidden.sum(0)).to(inner)
-    output = transport_plan(
-        squared_distance(outer @ hidden, reference_outer),
-        mass(outer),
-        mass(reference_outer),
-        solver,
-        blur,
-    )
-    return hidden, (output / output.sum(0)).to(outer)
+    hidden = transport_plan(inner, reference_inner, mass(inner))
+    return hidden, transport_plan(outer @ hidden, reference_outer, mass(outer))
+
+
+def transport_plan(rows: Tensor, reference: Tensor, masses: Tensor) -> Tensor:
+    """The cheapest way (n, m) to move the masses of rows onto those of a reference.
+
+    Args:
+        rows: (n, d).
+        reference: (m, d); the cost is the squared distance at unit length.
+        masses: (n,) of the rows, sum 1.
+
+    Returns:
+        Shares of the rows in each row of the reference: columns sum to 1.
+    """
+    import ot  # type: ignore[import-untyped]  # on use: nothing else needs it
+
+    problem = masses, mass(reference), squared_distance(rows, reference)
+    plan = torch.from_numpy(ot.emd(*(x.cpu().numpy() for x in problem), numItermax=10_000_000))
+    return (plan / plan.sum(0)).to(rows)
 
 
 def mass(rows: Tensor) -> Tensor:

@@ -19,9 +19,13 @@ from hashprompt.methods.frames.full_finetuning import WholeTuning
 from hashprompt.methods.frames.options import AlignedConfig
 from hashprompt.parts.alignment import shuffled_batches
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler
-from hashprompt.parts.heads import GrowingLinear
-from hashprompt.parts.stored_classes import StoredClasses, stored_classes
+from hashprompt.parts.gaussians import (
+    ClassGaussians,
+    GaussianSampler,
+    StoredClasses,
+    stored_classes,
+)
+from hashprompt.parts.heads import GrowingLinear, output_mask
 
 
 class AlignedTuning(WholeTuning):
@@ -57,9 +61,7 @@ class AlignedTuning(WholeTuning):
 
     def allowed(self, classes: tuple[int, ...]) -> Tensor:
         """Outputs of the head that are these classes, (C,) bool."""
-        allowed = torch.zeros_like(self.head.bias, dtype=torch.bool)
-        allowed[list(classes)] = True
-        return allowed
+        return output_mask(classes, len(self.head.bias)).to(self.device)
 
     def begin_task(self, task: TaskView) -> None:
         self.cells.add(task.index, task.classes)
@@ -124,9 +126,9 @@ def rows_alone(head: GrowingLinear, classes: tuple[int, ...]) -> Callable[[Any],
     def around(_: Any) -> Iterator[None]:
         before = [parameter.detach().clone() for parameter in head.parameters()]
         yield
-        others = torch.ones(len(head.bias), dtype=torch.bool)
-        others[list(classes)] = False
-        for parameter, old in zip(head.parameters(), before, strict=True):
-            parameter.data[others.to(old.device)] = old[others.to(old.device)]
+        others = ~output_mask(classes, len(head.bias)).to(head.bias.device)
+        with torch.no_grad():
+            for parameter, old in zip(head.parameters(), before, strict=True):
+                parameter[others] = old[others]
 
     return around

@@ -25,7 +25,6 @@ class DomainPrompts(Method):
 
     def __init__(self, config: DomainConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.config = config
         dim = backbone.dim
         self.prompts = TaskSlots((config.prompt_length, dim), uniform(dim**-0.5))
         self.selector = Centroids(config.centroids, dim, config.distance)

@@ -9,14 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import (
-    Batch,
-    Method,
-    ParamGroup,
-    Phase,
-    TaskView,
-    learning_rate_factor,
-)
+from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, TaskView, learning_rate_factor
 from hashprompt.methods.frames.options import FirstSessionConfig
 from hashprompt.methods.phase import Optimizer
 from hashprompt.parts.cosine import CosineHead
@@ -35,7 +28,6 @@ class FirstSession(Method):
 
     def __init__(self, config: FirstSessionConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.config = config
         if self.adapts:
             self.session_head = self.head(backbone.dim)  # read in the first session only
 

@@ -28,7 +28,6 @@ class WholeTuning(Method):
 
     def __init__(self, config: WholeConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.config = config
         self.head = GrowingLinear(backbone.dim)
         copies = self.copies + (config.optimizer != "sgd")
         self.vit = TrainedWeights(backbone, config.trainable, config.last_blocks, copies)

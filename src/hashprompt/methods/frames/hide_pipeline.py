@@ -23,14 +23,18 @@ from hashprompt.methods.base import (
     StepResult,
     TaskView,
 )
+from hashprompt.methods.frames.contrastive import contrastive_identity, contrastive_paper
 from hashprompt.methods.frames.options import HeadsConfig, PromptConfig
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.contrastive import contrastive_identity, contrastive_paper
 from hashprompt.parts.discriminant import Discriminant
-from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler
+from hashprompt.parts.gaussians import (
+    ClassGaussians,
+    GaussianSampler,
+    StoredClasses,
+    stored_classes,
+)
 from hashprompt.parts.heads import GrowingLinear, TaskIdentityHead, masked_cross_entropy
 from hashprompt.parts.pooled_gaussians import make_gaussians
-from hashprompt.parts.stored_classes import StoredClasses, stored_classes
 
 
 def alignment_phase(
@@ -204,8 +208,12 @@ class Pipeline(Method):
     def discriminant(self, stats: ClassGaussians) -> Discriminant:
         """The classifier read off Gaussians, made on first use after a task."""
         if stats not in self._discriminants:
-            form = self.config.shrinkage, self.config.ridge
-            self._discriminants[stats] = Discriminant(stats.means, stats.covariances(), *form)
+            self._discriminants[stats] = Discriminant(
+                stats.means,
+                stats.covariances(),
+                shrinkage=self.config.shrinkage,
+                ridge=self.config.ridge,
+            )
         return self._discriminants[stats]
 
     def stored_classes(self, task: int) -> StoredClasses:
@@ -290,9 +298,7 @@ class PromptPipeline(Pipeline):
             features: (B, D) under the prompts.
             labels: (B,).
         """
-        new = torch.zeros(self.cells.classes, dtype=torch.bool, device=features.device)
-        new[list(task.classes)] = True
-        losses = {"ce": masked_cross_entropy(self.head(features), labels, new)}
+        losses = {"ce": masked_cross_entropy(self.head(features), labels, task.classes)}
         if self.config.contrastive:
             is_identity = self.config.contrastive_form == "identity"
             form = contrastive_identity if is_identity else contrastive_paper

@@ -66,7 +66,6 @@ class PromptTuning(Method):
 
     def __init__(self, config: TuningConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.config = config
         self.head = GrowingLinear(backbone.dim)
 
     # What a member of the family adds. -----------------------------------------------------

@@ -7,7 +7,10 @@ from pydantic import Field, model_validator
 from hashprompt.methods.config import Count, Layers, PromptLength, TopK
 from hashprompt.methods.frames.options import PromptConfig
 from hashprompt.methods.registry import register
-from hashprompt.parts.variants import Modulation, Penalty, RouterInit
+
+Modulation = Literal["piecewise", "inverse", "exponential"]
+Penalty = Literal["stepwise", "logarithmic", "polynomial"]
+RouterInit = Literal["uniform", "linear", "orthogonal"]
 
 
 @register("hash", paper="CVPR 2026, arXiv 2601.20894")

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from hashprompt.methods.hash.config import Modulation, Penalty
 from hashprompt.parts.growing import grow_buffer
-from hashprompt.parts.variants import Modulation, Penalty
 
 
 class UsageHistory(nn.Module):

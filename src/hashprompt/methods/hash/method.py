@@ -57,9 +57,13 @@ class Hash(PromptPipeline):
             decision: which of the S decisions.
         """
         scores = self.routers.scores(tokens, task, decision)[:, None]  # s = mean(x W_r) / √d
-        penalty = self.penalty_of(task)[..., decision : decision + 1, :]  # s̃ = s − ψ(H)
-        form = self.config.penalty_on, self.config.mixing
-        return choose(scores, penalty, self.config.top_k, *form)  # α = softmax over top-k of s̃
+        return choose(  # α = softmax over the top-k of s̃ = s − ψ(H)
+            scores,
+            penalty=self.penalty_of(task)[..., decision : decision + 1, :],
+            top_k=self.config.top_k,
+            penalty_on=self.config.penalty_on,
+            mixing=self.config.mixing,
+        )
 
     def inject(
         self, tokens: Tensor, task: Tensor | None, routed: list[Routing] | None = None
@@ -101,8 +105,14 @@ class Hash(PromptPipeline):
         config, counts = self.config, self.counts()
         if not config.hdr:
             return torch.zeros_like(counts, dtype=torch.float32)
-        form = (config.penalty, config.delta, config.protected, config.penalty_exponent)
-        return penalty(counts, *form, raw=config.history_scale == "raw")
+        return penalty(
+            counts,
+            config.penalty,
+            delta=config.delta,
+            size=config.protected,
+            exponent=config.penalty_exponent,
+            raw=config.history_scale == "raw",
+        )
 
     def penalty_of(self, task: Tensor | None) -> Tensor:
         """What is taken off the scores: (S, N) in training, (B, S, N) at test."""
@@ -122,8 +132,13 @@ class Hash(PromptPipeline):
         config, counts = self.config, self.counts()
         factor = torch.ones_like(counts, dtype=torch.float32)
         if config.hgm:
-            form = (config.modulation, config.alpha, config.protected)
-            factor = update_factor(counts, *form, raw=config.history_scale == "raw")
+            factor = update_factor(
+                counts,
+                config.modulation,
+                alpha=config.alpha,
+                size=config.protected,
+                raw=config.history_scale == "raw",
+            )
         if config.mask_inactive:
             factor = factor * (self.history.pending > used_before)  # of all devices
         return factor.T

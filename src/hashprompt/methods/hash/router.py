@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hashprompt.methods.hash.config import RouterInit
 from hashprompt.parts.precision import capable
 from hashprompt.parts.slots import TaskSlots, uniform
-from hashprompt.parts.variants import RouterInit
 
 
 class Routing(NamedTuple):

@@ -21,8 +21,13 @@ class Hide(PromptPipeline):
 
     def __init__(self, config: HideConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        shape = (blocks_of(config.layers, backbone), config.prompt_length, backbone.dim)
-        self.prompts = TaskPrompts(*shape, uniform(1), config.momentum)
+        self.prompts = TaskPrompts(
+            blocks_of(config.layers, backbone),
+            length=config.prompt_length,
+            dim=backbone.dim,
+            init=uniform(1),
+            momentum=config.momentum,
+        )
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)

@@ -9,18 +9,17 @@ import math
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Method, Phase, Prediction, TaskView
 from hashprompt.methods.frames.prompt_tuning import training_phase
 from hashprompt.methods.inflora.config import InfLoRAConfig
 from hashprompt.methods.inflora.dual_gpm import DualGPM, attention_moments
-from hashprompt.parts.class_parameters import TaskClassifiers
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.heads import masked_cross_entropy
 from hashprompt.parts.lora import Factors, keys_and_values, low_rank
-from hashprompt.parts.slots import TaskSlots
+from hashprompt.parts.slots import TaskClassifiers, TaskSlots
 
 
 class InfLoRA(Method):
@@ -32,7 +31,6 @@ class InfLoRA(Method):
 
     def __init__(self, config: InfLoRAConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.config = config
         blocks, dim = backbone.depth, backbone.dim
         rank = min(config.rank, dim)
         self.register_buffer("reduce", torch.zeros(0, blocks, rank, dim))
@@ -47,7 +45,7 @@ class InfLoRA(Method):
         self.head.add(len(task.classes))
         # Classifiers of two tasks are never trained against each other, so what is left of a random
         # start would decide between them.
-        self.head.weight.current.data.zero_()
+        nn.init.zeros_(self.head.weight.current)
 
     def phases(self, task: TaskView) -> list[Phase]:
         train = training_phase(
@@ -87,9 +85,7 @@ class InfLoRA(Method):
 
     def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         logits = self.head(self.features(batch.inputs))
-        allowed = torch.zeros(logits.shape[1], dtype=torch.bool, device=logits.device)
-        allowed[list(task.classes)] = True
-        return {"ce": masked_cross_entropy(logits, batch.labels, allowed)}
+        return {"ce": masked_cross_entropy(logits, batch.labels, task.classes)}
 
     def _remember(self, task: TaskView) -> None:
         """Later tasks leave alone what this one reads after its training."""

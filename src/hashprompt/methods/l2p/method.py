@@ -15,7 +15,7 @@ from hashprompt.methods.base import Batch, Phase, Seen, TaskView
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
 from hashprompt.methods.frames.rehearsal import offer, with_kept
 from hashprompt.methods.l2p.config import L2PConfig
-from hashprompt.parts.keys import cosine
+from hashprompt.parts.cosine import cosine
 from hashprompt.parts.legacy import most_frequent
 from hashprompt.parts.memory import Memory
 from hashprompt.parts.trained_weights import TrainedWeights

@@ -45,7 +45,6 @@ class Lae(Method):
 
     def __init__(self, config: LaeConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.config = config
         self.online = make_pet(config, backbone)  # θ
         self.offline = Snapshot(self.online.values())  # θ̄, from the second task on
         self.head = GrowingLinear(backbone.dim)
@@ -80,9 +79,7 @@ class Lae(Method):
         with torch.set_grad_enabled(tune):
             features = self.features(batch.inputs, self.online.values())
         logits = self.head(features)
-        own = torch.zeros_like(self.head.bias, dtype=torch.bool)
-        own[list(task.classes)] = True
-        return {"ce": masked_cross_entropy(logits, batch.labels, own)}
+        return {"ce": masked_cross_entropy(logits, batch.labels, task.classes)}
 
     @contextmanager
     def _accumulate(self, _: object) -> Iterator[None]:

@@ -12,7 +12,7 @@ from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, TaskView
 from hashprompt.methods.frames.full_finetuning import WholeTuning
 from hashprompt.methods.lwf.config import LwFConfig
-from hashprompt.parts.distillation import distillation
+from hashprompt.parts.heads import distillation
 from hashprompt.parts.trained_weights import Snapshot
 
 

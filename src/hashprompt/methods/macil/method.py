@@ -22,10 +22,10 @@ from hashprompt.parts.alignment import (
     with_smaller_means,
 )
 from hashprompt.parts.cells import Cells
+from hashprompt.parts.cosine import cosine
 from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler
 from hashprompt.parts.growing import grow_parameter
 from hashprompt.parts.heads import masked_cross_entropy
-from hashprompt.parts.keys import cosine
 from hashprompt.parts.lora import Factors, keys_and_values, merged
 from hashprompt.parts.precision import exact
 from hashprompt.parts.slots import TaskSlots, uniform
@@ -48,7 +48,6 @@ class MACIL(Method):
 
     def __init__(self, config: MACILConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.config = config
         blocks, dim, rank = backbone.depth, backbone.dim, config.rank
         self.down = TaskSlots((blocks, 2, rank, dim), uniform(dim**-0.5))  # A, of keys and values
         self.up = TaskSlots((blocks, 2, dim, rank), torch.zero_)  # B

@@ -35,8 +35,13 @@ class Norga(PromptPipeline):
 
     def __init__(self, config: NorgaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        shape = (blocks_of(config.layers, backbone), config.prompt_length, backbone.dim)
-        self.prompts = TaskPrompts(*shape, uniform(1), config.momentum)
+        self.prompts = TaskPrompts(
+            blocks_of(config.layers, backbone),
+            length=config.prompt_length,
+            dim=backbone.dim,
+            init=uniform(1),
+            momentum=config.momentum,
+        )
         self.gates = nn.Parameter(torch.ones(len(self.prompts.blocks), 2))  # (blocks, [b, a])
 
     def begin_task(self, task: TaskView) -> None:

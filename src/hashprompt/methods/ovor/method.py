@@ -11,13 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import (
-    Batch,
-    Phase,
-    TaskView,
-    blocks_of,
-    learning_rate_factor,
-)
+from hashprompt.methods.base import Batch, Phase, TaskView, blocks_of, learning_rate_factor
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
 from hashprompt.methods.ovor.config import OvorConfig
 from hashprompt.methods.ovor.outliers import energy, energy_loss, virtual_outliers
@@ -74,12 +68,12 @@ class Ovor(PromptTuning):
         features = task.map(self.features_of, view="train")
         outliers = virtual_outliers(
             features,
-            config.outliers_per_class * len(task.classes),
-            config.neighbours,
-            config.boundary,
-            config.noise_draws,
-            config.noise,
-            config.ovor_literal,
+            count=config.outliers_per_class * len(task.classes),
+            neighbours=config.neighbours,
+            boundary=config.boundary,
+            draws=config.noise_draws,
+            noise=config.noise,
+            literal=config.ovor_literal,
         )
         batches = torch.randperm(len(features), device=features.device).split(config.batch_size)
         share = max(1, len(outliers) // len(batches))
@@ -96,8 +90,12 @@ class Ovor(PromptTuning):
         config, allowed = self.config, self.allowed(task)
         logits, inside = self.head(batch.inputs), batch.labels != OUTLIER
         energies = energy(logits[:, allowed])
-        limits = config.energy_inside, config.energy_outside
-        apart = energy_loss(energies[inside], energies[~inside], *limits)
+        apart = energy_loss(
+            energies[inside],
+            energies[~inside],
+            low=config.energy_inside,
+            high=config.energy_outside,
+        )
         return {
             "ce": masked_cross_entropy(logits[inside], batch.labels[inside], allowed),
             "energy": config.outlier_weight * apart,

@@ -47,7 +47,7 @@ class Pina(DomainPrompts):
         if task.index == 0:
             self.head.grow(max(task.classes) + 1)
             for weights in self.adapters.current():
-                weights.data.zero_()  # others align to this one
+                nn.init.zeros_(weights)  # others align to this one
 
     def logits(self, tokens: Tensor, domain: Tensor | None) -> Tensor:
         down, up = self.adapters.of_images(domain, len(tokens))

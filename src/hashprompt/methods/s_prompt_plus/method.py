@@ -25,8 +25,12 @@ class SPromptPlus(PromptTuning):
 
     def __init__(self, config: SPromptPlusConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        shape = (blocks_of(config.layers, backbone), config.prompt_length, backbone.dim)
-        self.experts = KeyedPrompts(*shape, between(*config.init_range))  # e_t, k_t
+        self.experts = KeyedPrompts(  # e_t, k_t
+            blocks_of(config.layers, backbone),
+            length=config.prompt_length,
+            dim=backbone.dim,
+            init=between(*config.init_range),
+        )
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
@@ -36,7 +40,7 @@ class SPromptPlus(PromptTuning):
         config, experts = self.config, self.experts
         # In training the task is known, and only its own key is drawn to its images.
         task = None if training else experts.nearest(query, config)
-        losses = {"pull": -config.pull * experts.keys.pull(query)} if training else {}
+        losses = {"pull": -config.pull * experts.pull(query)} if training else {}
         prefix = experts.prompts.prefixes(task, len(tokens), config)
         return Prompted(Injection(prefix=prefix), losses, task)
 

@@ -9,15 +9,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from hashprompt.backbone import Backbone
-from hashprompt.methods.base import (
-    Method,
-    MethodConfig,
-    Phase,
-    Prediction,
-    TaskView,
-)
-from hashprompt.parts.cosine import Prototypes
-from hashprompt.parts.keys import cosine
+from hashprompt.methods.base import Method, MethodConfig, Phase, Prediction, TaskView
+from hashprompt.parts.cosine import Prototypes, cosine
 
 
 class SimpleCIL(Method):

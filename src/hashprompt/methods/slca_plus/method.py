@@ -21,7 +21,7 @@ from hashprompt.parts.alignment import (
     symmetric_cross_entropy,
     tasks_of_classes,
 )
-from hashprompt.parts.trained_lora import TrainedLoRA
+from hashprompt.parts.lora import TrainedLoRA
 
 LAYERS = ("attn.qkv", "mlp.fc1", "mlp.fc2")
 SPREAD = 0.02  # pseudo-features shrink by chance: m is uniform in feature_scale ± half of it
@@ -52,8 +52,13 @@ class SLCAPlus(AlignedTuning):
 
     def cross_entropy(self, logits: Tensor, labels: Tensor, task: TaskView) -> Tensor:
         """CE and its reverse over the classes of the task."""
-        weights = self.config.forward_loss, self.config.reverse_loss
-        return symmetric_cross_entropy(logits, labels, self.allowed(task.classes), *weights)
+        return symmetric_cross_entropy(
+            logits,
+            labels,
+            self.allowed(task.classes),
+            forward=self.config.forward_loss,
+            reverse=self.config.reverse_loss,
+        )
 
     def shaped(self, features: Tensor, cells: Tensor) -> Tensor:
         """Pseudo-features (B, D) / (1 + m · tasks since), another m for each."""

@@ -24,7 +24,7 @@ from hashprompt.methods.sldc.drift_operators import (
     move_by_samples,
 )
 from hashprompt.parts.alignment import symmetric_cross_entropy
-from hashprompt.parts.trained_lora import TrainedLoRA
+from hashprompt.parts.lora import TrainedLoRA
 from hashprompt.parts.trained_weights import Snapshot
 
 LAYERS = ("attn.qkv", "mlp.fc1", "mlp.fc2")
@@ -71,13 +71,21 @@ class SLDC(AlignedTuning):
 
     def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         features = self.features(batch.inputs)
-        weights = self.config.forward_loss, self.config.reverse_loss
-        allowed = self.allowed(task.classes)
-        loss = symmetric_cross_entropy(self.head(features), batch.labels, allowed, *weights)
-        losses = {"sce": loss}
+        logits = self.head(features)
+        losses = {"sce": self.symmetric_loss(logits, batch.labels, self.allowed(task.classes))}
         if task.index > 0 and self.config.distill:
             losses["distill"] = self.distillation(batch.inputs, features)
         return losses
+
+    def symmetric_loss(self, logits: Tensor, labels: Tensor, allowed: Tensor) -> Tensor:
+        """Cross-entropy and its reverse, of logits (B, C) over the allowed (C,) outputs."""
+        return symmetric_cross_entropy(
+            logits,
+            labels,
+            allowed,
+            forward=self.config.forward_loss,
+            reverse=self.config.reverse_loss,
+        )
 
     def distillation(self, images: Tensor, features: Tensor) -> Tensor:
         """How far features (B, D) and their norms are from the teacher's.
@@ -147,8 +155,12 @@ class SLDC(AlignedTuning):
         """Move old Gaussians, then add those of the new classes."""
         if len(self.pairs) and self.config.operator == "linear":
             before, after = self.pairs.unbind(1)
-            options = self.config.operator_ridge, self.config.operator_temperature
-            drift = LinearDrift(before, after, *options)
+            drift = LinearDrift(
+                before,
+                after,
+                ridge=self.config.operator_ridge,
+                temperature=self.config.operator_temperature,
+            )
             self.gaussians.move(range(len(self.gaussians)), drift)
         elif len(self.pairs):
             move_by_samples(self.gaussians, self.operator)
@@ -165,9 +177,7 @@ class SLDC(AlignedTuning):
 
     def align_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of training, over all classes."""
-        weights = self.config.forward_loss, self.config.reverse_loss
-        everything = torch.ones_like(self.head.bias, dtype=torch.bool)
-        return symmetric_cross_entropy(logits, labels, everything, *weights)
+        return self.symmetric_loss(logits, labels, torch.ones_like(logits[0], dtype=torch.bool))
 
 
 def falling_to(last: float, schedule: Schedule = "cosine") -> Callable[[float, float], float]:

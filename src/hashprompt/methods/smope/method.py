@@ -13,12 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import (
-    Batch,
-    Phase,
-    TaskView,
-    blocks_of,
-)
+from hashprompt.methods.base import Batch, Phase, TaskView, blocks_of
 from hashprompt.methods.frames.hide_pipeline import alignment_phase
 from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
 from hashprompt.methods.smope.config import SmopeConfig

@@ -59,7 +59,6 @@ class FixedDiscriminant(nn.Module):
         self.whiten: Tensor  # (1 or M, D, D)
         self.centres: Tensor  # (M, D)
         self.log_det: Tensor  # (1 or M,)
-        self.temperature = of.temperature
 
     def scores(self, features: Tensor) -> Tensor:
         """Log density (B, M) of features (B, D) under every cell."""
@@ -74,7 +73,7 @@ class FixedDiscriminant(nn.Module):
         else:
             white = rows @ self.whiten.mT - self.centres[:, None]  # (M, B, D)
             squares = white.square().sum(-1).T
-        return (-0.5 * (squares / self.temperature + self.log_det)).float()
+        return (-0.5 * (squares + self.log_det)).float()
 
 
 class Quantiles(nn.Module):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import hashprompt
-from hashprompt.parts.stored_classes import StoredClasses
+from hashprompt.parts.gaussians import StoredClasses
 from hashprompt.report import drift_by_task
 from hashprompt.runs import benchmark
 from hashprompt.runs.plan import stored_plan

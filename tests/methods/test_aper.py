@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from by_hand import DEPTH, DIM, Task, learn, small_backbone, vit_b
+from fakes import DEPTH, DIM, Task, learn, small_backbone, vit_b
 from torch import Tensor, nn
 
 from hashprompt.methods.aper.deep_tokens import DeepTokens

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from by_hand import DIM, Task, learn, small_backbone
+from fakes import DIM, Task, learn, small_backbone
 from torch import Tensor
 
 from hashprompt.methods.averaged_prompt.config import AveragedPromptConfig
@@ -96,7 +96,7 @@ def test_compensated_means_are_nearer_to_where_old_images_are() -> None:
     for drift in ("none", "shift", "affine"):
         method, tasks = make(drift=drift)
         for task in tasks[:2]:
-            learn(method, task, steps=6)
+            learn(method, task, epochs=6)
         now = one_by_one(method, tasks[0].images)
         truth = np.stack([now[tasks[0].labels == label].mean(0) for label in (0, 1)])
         away[drift] = np.linalg.norm(method.gaussians.means[:2].numpy() - truth)

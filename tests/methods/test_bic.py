@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from pixel_tasks import PixelTask, carry_out, learned, steps_of
+from fakes import Task, batches_of, carry_out, rehearsed
 from scipy.optimize import minimize
 
-from hashprompt.methods.bic.correction import DECAY, fit_scale_and_shift
+from hashprompt.methods.bic.method import DECAY, fit_scale_and_shift
 
 close = torch.testing.assert_close
 
@@ -47,7 +47,7 @@ def test_images_that_are_told_apart_perfectly_give_a_finite_scale() -> None:
 
 def test_the_correction_is_fitted_to_held_out_images_of_old_and_new_classes() -> None:
     options = {"buffer_per_class": 4, "held_out": 0.5}
-    method, (_, task) = learned("bic", (0, 1), (2, 3, 4), **options)
+    method, (_, task) = rehearsed("bic", (0, 1), (2, 3, 4), **options)
     memory = method.memory
     assert memory.labels.bincount().tolist() == [4] * 5
     pair = method.correction[1].clone()
@@ -65,16 +65,16 @@ def test_the_correction_is_fitted_to_held_out_images_of_old_and_new_classes() ->
 
 def test_held_out_images_never_train() -> None:
     options = {"buffer_per_class": 4, "held_out": 0.5}
-    method, (first,) = learned("bic", (0, 1), **options)
+    method, (first,) = rehearsed("bic", (0, 1), **options)
     assert first.labels[method.held_out].bincount().tolist() == [2, 2]
     held = first.pixels[method.held_out]
     kept = [row for row in range(8) if any(torch.equal(method.memory.images[row], i) for i in held)]
     assert len(kept) == 4
-    task = PixelTask(1, (2, 3))
+    task = Task(1, (2, 3))
     method.begin_task(task)
     assert method._validation(task).sort().values.tolist() == kept
     train = method.phases(task)[0]
-    seen = torch.cat([rows for _, rows in steps_of(train, task)]).tolist()
+    seen = torch.cat([rows for _, rows in batches_of(train, task)]).tolist()
     assert sorted(seen + method.held_out.tolist()) == list(range(12))
     assert len(method.held_out) == 4
     drawn: set[int] = set()
@@ -85,11 +85,11 @@ def test_held_out_images_never_train() -> None:
 
 
 def test_what_was_trained_on_is_never_held_out_later() -> None:
-    method, tasks = learned("bic", (0, 1), buffer_total=8, held_out=0.5, epochs=1)
+    method, tasks = rehearsed("bic", (0, 1), buffer_total=8, held_out=0.5, epochs=1)
     first = tasks[0]
     clean = {tuple(first.pixels[row].flatten().tolist()) for row in method.held_out}
     for index, classes in ((1, (2, 3)), (2, (4,))):
-        task = PixelTask(index, classes)
+        task = Task(index, classes)
         method.begin_task(task)
         for row in method._validation(task).tolist():
             if method.memory.labels[row] < 2:
@@ -100,7 +100,7 @@ def test_what_was_trained_on_is_never_held_out_later() -> None:
 
 
 def test_domains_need_no_correction_and_hold_nothing_out() -> None:
-    method, tasks = learned("bic", (0, 1), (0, 1), (0, 1), buffer_per_class=4)
+    method, tasks = rehearsed("bic", (0, 1), (0, 1), (0, 1), buffer_per_class=4)
     assert method.correction.tolist() == [[1, 0]] * 3
     train, correct, _ = method.phases(tasks[-1])
     assert len(train.rows) == 12
@@ -137,17 +137,17 @@ def test_no_scale_and_shift_of_all_classes_changes_an_answer() -> None:
 def test_the_weight_of_the_teacher_is_the_share_of_what_is_old(
     parts: tuple[tuple[int, ...], ...], expected: float
 ) -> None:
-    method, tasks = learned("bic", *parts, epochs=1, trainable="head")
+    method, tasks = rehearsed("bic", *parts, epochs=1, trainable="head")
     assert method.old_share(tasks[-1]) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("classes", [(3, 4), (0, 1)])
 def test_the_loss_distils_the_corrected_learner_before(classes: tuple[int, ...]) -> None:
     options = {"temperature": 3.0, "replay_batch": 3, "buffer_per_class": 4}
-    method, _ = learned("bic", (0, 1), (2,), **options)
+    method, _ = rehearsed("bic", (0, 1), (2,), **options)
     method.head.weight.data.normal_()  # loud enough that each image counts
     method.correction[1] = torch.tensor([1.7, -0.8])
-    task = PixelTask(2, classes)
+    task = Task(2, classes)
     images = task.see(task.pixels)[:5]
     with torch.no_grad():
         teacher = method.predict(images).logits
@@ -155,7 +155,7 @@ def test_the_loss_distils_the_corrected_learner_before(classes: tuple[int, ...])
     method.begin_task(task)
     for parameter in method.parameters():  # the learner moves on, the teacher stays
         parameter.data += 0.05 * torch.randn_like(parameter)
-    batch = next(steps_of(method.phases(task)[0], task))[0]
+    batch = next(batches_of(method.phases(task)[0], task))[0]
     batch = batch._replace(inputs=images, labels=task.labels[:5])
     torch.manual_seed(7)
     found = method.phases(task)[0].step(batch)
@@ -180,7 +180,7 @@ def test_the_loss_distils_the_corrected_learner_before(classes: tuple[int, ...])
 
 
 def test_a_correction_is_of_the_classes_of_its_task() -> None:
-    method, (_, task) = learned("bic", (0, 1), (2,), buffer_per_class=4)
+    method, (_, task) = rehearsed("bic", (0, 1), (2,), buffer_per_class=4)
     images = task.see(task.pixels)
     scale, shift = method.correction[1]
     with torch.no_grad():
@@ -191,7 +191,7 @@ def test_a_correction_is_of_the_classes_of_its_task() -> None:
 
 
 def test_sizes_count_the_teacher() -> None:
-    method, _ = learned("bic", (0, 1), (2,), buffer_per_class=4)
+    method, _ = rehearsed("bic", (0, 1), (2,), buffer_per_class=4)
     vit = sum(value.numel() for value in method.weights().values())
     assert method.sizes()["backbone"] == 2 * vit + 2 * 17
     assert method.sizes()["head"] == 3 * 17 + 4

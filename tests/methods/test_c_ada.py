@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from by_hand import DEPTH, DIM, Task, learn, small_backbone, vit_b
+from fakes import DEPTH, DIM, Task, learn, small_backbone, vit_b
 from torch import Tensor
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.c_ada.method import CAda, CAdaConfig
-from hashprompt.methods.c_ada.wide_adapters import WideningAdapters
+from hashprompt.methods.c_ada.method import CAda, CAdaConfig, WideningAdapters
 
 close = torch.testing.assert_close
 TASKS = ((0, 1), (2, 3, 4), (5,))
@@ -157,7 +156,7 @@ def test_training_lowers_the_overlap() -> None:
     found = []
     for weight in (0.0, 10.0):
         method, _ = learned((0, 1), orthogonality=weight, lr=0.01)
-        learn(method, Task(1, (2, 3)), steps=10)
+        learn(method, Task(1, (2, 3)), epochs=10)
         found.append((method.attn.overlap() + method.mlp.overlap()).item())
     assert found[1] < 0.5 * found[0]
 

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from pixel_tasks import PixelTask, learned, steps_of
+from fakes import Task, batches_of, rehearsed
 from torch import Tensor
 
-from hashprompt.methods.co2l.relations import asymmetric_contrast, relation_change
+from hashprompt.methods.co2l.method import asymmetric_contrast, relation_change
 
 close = torch.testing.assert_close
 
@@ -76,10 +76,10 @@ def test_relations_are_compared_without_those_to_oneself() -> None:
 def test_the_loss_of_a_step(classes: tuple[int, ...]) -> None:
     options = {"temperature": 0.3, "relation_temperature": 0.4, "teacher_temperature": 0.2}
     more = {"replay_batch": 3, "projection": 4, "distill_weight": 0.6, "buffer_per_class": 3}
-    method, _ = learned("co2l", (0, 1), **options, **more)
-    task = PixelTask(1, classes)
+    method, _ = rehearsed("co2l", (0, 1), **options, **more)
+    task = Task(1, classes)
     old_projector = [p.detach().clone() for p in method.projector.parameters()]
-    batch, _ = next(steps_of(method.phases(task)[0], task))
+    batch, _ = next(batches_of(method.phases(task)[0], task))
     assert len(batch.inputs) == 2 * len(batch.labels)
     method.begin_task(task)
     memory = method.memory
@@ -112,14 +112,14 @@ def test_the_loss_of_a_step(classes: tuple[int, ...]) -> None:
 
 
 def test_the_first_task_has_no_teacher() -> None:
-    method, (task,) = learned("co2l", (0, 1))
+    method, (task,) = rehearsed("co2l", (0, 1))
     method.teacher.take({n: v[:0] for n, v in method.teacher.tensors().items()})
-    batch, _ = next(steps_of(method.phases(task)[0], task))
+    batch, _ = next(batches_of(method.phases(task)[0], task))
     assert set(method.phases(task)[0].step(batch)) == {"contrast"}
 
 
 def test_the_classifier_sees_every_class_as_often_on_frozen_features() -> None:
-    method, (_, task) = learned("co2l", (0, 1), (2, 3), buffer_per_class=1)
+    method, (_, task) = rehearsed("co2l", (0, 1), (2, 3), buffer_per_class=1)
     # In the memory one image of each old class (and of new ones, already), six new ones of each.
     torch.manual_seed(0)
     drawn = torch.cat([batch.labels for _ in range(30) for batch in method.balanced(task)])
@@ -144,17 +144,17 @@ def test_the_classifier_sees_every_class_as_often_on_frozen_features() -> None:
 
 
 def test_contrastive_training_leaves_the_head_alone_and_the_classifier_starts_anew() -> None:
-    method, (task,) = learned("co2l", (0, 1))
+    method, (task,) = rehearsed("co2l", (0, 1))
     trained = {id(p) for group in method.phases(task)[0].groups for p in group.params}
     assert trained == {id(p) for p in (*method.vit.parameters(), *method.projector.parameters())}
     before = method.head.weight.detach().clone()
-    method.begin_task(PixelTask(1, (2,)))
+    method.begin_task(Task(1, (2,)))
     assert method.head.weight.shape == (3, 16)
     assert not torch.equal(method.head.weight[:2], before)
 
 
 def test_random_images_of_each_class_and_domain_are_kept() -> None:
-    method, _ = learned("co2l", (0, 1), (0, 1), buffer_per_class=4)
+    method, _ = rehearsed("co2l", (0, 1), (0, 1), buffer_per_class=4)
     cells = list(zip(method.memory.labels.tolist(), method.memory.tasks.tolist(), strict=True))
     assert {cell: cells.count(cell) for cell in cells} == {
         (c, t): 2 for c in (0, 1) for t in (0, 1)
@@ -162,7 +162,7 @@ def test_random_images_of_each_class_and_domain_are_kept() -> None:
 
 
 def test_sizes_count_teacher_and_projection() -> None:
-    method, _ = learned("co2l", (0, 1), (2,), projection=4)
+    method, _ = rehearsed("co2l", (0, 1), (2,), projection=4)
     vit = sum(value.numel() for value in method.weights().values())
     assert method.sizes()["backbone"] == 2 * (vit + 16 * 17 + 4 * 17)
     assert method.sizes()["head"] == 3 * 17

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny import DIM, VIT_B, TinyTask, tiny_backbone, train
+from fakes import DIM, Task, small_backbone, train, vit_b
 from torch import Tensor
 
 from hashprompt.methods.base import Batch
@@ -18,14 +18,14 @@ close = torch.testing.assert_close
 
 def make_coda(**options: Any) -> Coda:
     defaults = {"layers": (1, 3), "components_per_task": 3, "prompt_length": 2}
-    return Coda(CodaConfig(**{**defaults, **options}), tiny_backbone())
+    return Coda(CodaConfig(**{**defaults, **options}), small_backbone(4, lively=False))
 
 
 def learned(tasks: int = 2, **options: Any) -> Coda:
     """A learner that has been trained on tasks of two classes each."""
     method = make_coda(**options)
     for index in range(tasks):
-        task = TinyTask(index, (2 * index, 2 * index + 1))
+        task = Task(index, (2 * index, 2 * index + 1))
         method.begin_task(task)
         train(method, task)
     return method
@@ -69,7 +69,7 @@ def test_vectors_beyond_the_room_in_space_are_random_unit_vectors(taken: int) ->
 
 def test_new_components_start_orthogonal_to_all_trained_ones() -> None:
     method = learned(2)
-    method.begin_task(TinyTask(2, (4, 5)))
+    method.begin_task(Task(2, (4, 5)))
     for slots in (method.components, method.keys, method.attention):
         vectors = slots.joined().detach().flatten(2)  # (blocks, 9, …)
         assert vectors.shape[:2] == (2, 9)
@@ -80,7 +80,7 @@ def test_new_components_start_orthogonal_to_all_trained_ones() -> None:
 
 def test_more_components_than_dimensions_still_learn() -> None:
     method = learned(3, components_per_task=7)  # 21 keys in 16 dimensions
-    logits = method.predict(TinyTask(0, (0,)).images).logits
+    logits = method.predict(Task(0, (0,)).images).logits
     assert logits.shape == (6, 6)
     assert logits.isfinite().all()
 
@@ -89,7 +89,7 @@ def test_earlier_components_take_part_and_stay_as_they_were() -> None:
     method = learned(2)
     before = {k: v.clone() for k, v in method.state_dict().items() if "frozen" in k}
     assert set(before) == set(method.keeps)
-    task = TinyTask(1, (2, 3))
+    task = Task(1, (2, 3))
     train(method, task)
     for name, old in before.items():
         assert torch.equal(method.state_dict()[name], old)
@@ -100,9 +100,9 @@ def test_earlier_components_take_part_and_stay_as_they_were() -> None:
 
 def test_training_leaves_the_head_of_other_tasks_alone() -> None:
     method = learned(1)
-    method.begin_task(TinyTask(1, (2, 3)))
+    method.begin_task(Task(1, (2, 3)))
     old = method.head.weight[:2].clone()
-    train(method, TinyTask(1, (2, 3)))
+    train(method, Task(1, (2, 3)))
     assert torch.equal(method.head.weight[:2], old)
 
 
@@ -173,7 +173,7 @@ def test_the_orthogonality_penalty_is_a_mean_over_pairs_summed_over_blocks() -> 
 
 def test_the_penalty_counts_keys_attention_and_components_of_all_tasks() -> None:
     method = learned(2, orthogonality=0.5)
-    task = TinyTask(1, (2, 3))
+    task = Task(1, (2, 3))
     step = method.phases(task)[0].step
     assert step is not None
     losses = step(Batch(task.images, task.labels))
@@ -184,9 +184,9 @@ def test_the_penalty_counts_keys_attention_and_components_of_all_tasks() -> None
 
 
 def test_parameters_of_vit_b_for_ten_tasks() -> None:
-    method = Coda(CodaConfig(), VIT_B)
+    method = Coda(CodaConfig(), vit_b())
     for index in range(10):
-        method.begin_task(TinyTask(index, tuple(range(10 * index, 10 * index + 10)), 1))
+        method.begin_task(Task(index, tuple(range(10 * index, 10 * index + 10)), 1))
     sizes = method.sizes()
     assert sizes["prompts"] + sizes["routers"] == 5 * 100 * (8 + 2) * 768 == 3_840_000
     assert sizes["head"] == 100 * 769

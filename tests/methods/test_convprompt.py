@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import DIM, VIT_B, TinyTask, tiny_backbone, train
+from fakes import DIM, Task, small_backbone, train, vit_b
 from torch import Tensor
 
 from hashprompt.backbone import Injection
@@ -18,14 +18,14 @@ HEADS, HEAD_DIM = 2, DIM // 2
 
 def make(**options: Any) -> ConvPrompt:
     defaults = {"layers": (1, 2, 4), "prompts_per_task": 2, "prompt_length": 3, "kernel_size": 3}
-    return ConvPrompt(ConvPromptConfig(**{**defaults, **options}), tiny_backbone())
+    return ConvPrompt(ConvPromptConfig(**{**defaults, **options}), small_backbone(4, lively=False))
 
 
 @torch.enable_grad()
 def learned(tasks: int = 2, **options: Any) -> ConvPrompt:
     method = make(**options)
     for index in range(tasks):
-        task = TinyTask(index, (2 * index, 2 * index + 1))
+        task = Task(index, (2 * index, 2 * index + 1))
         method.begin_task(task)
         train(method, task)
     return method
@@ -95,7 +95,7 @@ def test_prompts_are_weighted_convolutions_and_that_of_the_block_before() -> Non
 
 @torch.no_grad()
 def test_a_pass_does_not_remember_the_one_before() -> None:
-    method, task = learned(2), TinyTask(0, (0, 1))
+    method, task = learned(2), Task(0, (0, 1))
     once = method.predict(task.images).logits
     assert torch.equal(method.predict(task.images).logits, once)
 
@@ -103,7 +103,7 @@ def test_a_pass_does_not_remember_the_one_before() -> None:
 @torch.no_grad()
 def test_the_class_token_of_the_prompted_pass_asks_for_the_prompt() -> None:
     """The query is what enters the block, so there is no plain pass."""
-    method, task = learned(1), TinyTask(0, (0, 1))
+    method, task = learned(1), Task(0, (0, 1))
     backbone = method.backbone
     backbone.passes.clear()
     found = method.predict(task.images).logits
@@ -131,7 +131,7 @@ def test_the_class_token_of_the_prompted_pass_asks_for_the_prompt() -> None:
 def test_the_first_task_is_free_and_later_ones_hold_what_is_shared() -> None:
     method = make(stability=0.3)
     for index in range(2):
-        task = TinyTask(index, (2 * index, 2 * index + 1))
+        task = Task(index, (2 * index, 2 * index + 1))
         method.begin_task(task)
         step = method.phases(task)[0].step
         assert step is not None
@@ -152,7 +152,7 @@ def test_kernels_and_keys_of_old_tasks_stay_and_take_part() -> None:
     method = learned(2)
     before = {k: v.clone() for k, v in method.state_dict().items() if k.startswith(method.keeps)}
     assert set(before) == set(method.keeps)
-    task = TinyTask(1, (2, 3))
+    task = Task(1, (2, 3))
     train(method, task)
     for name, old in before.items():
         assert torch.equal(method.state_dict()[name], old)
@@ -162,7 +162,7 @@ def test_kernels_and_keys_of_old_tasks_stay_and_take_part() -> None:
 
 
 def test_all_of_a_task_trains() -> None:
-    method, task = make(), TinyTask(0, (0, 1))
+    method, task = make(), Task(0, (0, 1))
     method.begin_task(task)
     before = {name: value.detach().clone() for name, value in method.named_parameters()}
     train(method, task)
@@ -172,7 +172,7 @@ def test_all_of_a_task_trains() -> None:
 
 def test_new_keys_start_orthogonal_to_the_learned_ones() -> None:
     method = learned(1, prompts_per_task=1)
-    method.begin_task(TinyTask(1, (2, 3)))
+    method.begin_task(Task(1, (2, 3)))
     keys = method.keys.joined()[0].detach()  # (2, D/4)
     assert keys.shape == (2, DIM // 4)
     assert abs(float(keys[0] @ keys[1])) < 1e-5
@@ -180,9 +180,9 @@ def test_new_keys_start_orthogonal_to_the_learned_ones() -> None:
 
 
 def test_parameters_of_vit_b_for_ten_tasks() -> None:
-    method = ConvPrompt(ConvPromptConfig(), VIT_B)
+    method = ConvPrompt(ConvPromptConfig(), vit_b())
     for index in range(10):
-        method.begin_task(TinyTask(index, tuple(range(10 * index, 10 * index + 10)), 1))
+        method.begin_task(Task(index, tuple(range(10 * index, 10 * index + 10)), 1))
     shared = 7 * 2 * 12 * 36 * 80
     projection = 768 * 384 + 384 + 384 * 192 + 192
     kernels = 10 * 5 * 7 * 2 * 12 * (17 * 17 + 1)

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from by_hand import DEPTH, DIM, Task, learn, small_backbone, vit_b
+from fakes import DEPTH, DIM, Task, learn, small_backbone, vit_b
 from scipy.stats import norm
 from torch import Tensor, nn, tensor
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.cpg.method import CPG, CPGConfig, imbalance
-from hashprompt.methods.cpg.nullspace import knee, null_projector
+from hashprompt.methods.cpg.method import CPG, CPGConfig, imbalance, knee, null_projector
 
 close = torch.testing.assert_close
 EXPERTS = 6
@@ -161,7 +160,7 @@ def test_gates_and_experts_move_only_where_old_inputs_do_not_see_it() -> None:
     weights = [low_rank(EXPERTS, 2) for _ in range(DEPTH)]
     method.query_gram = torch.stack([q.T @ q for q in queries])
     method.weight_gram = torch.stack([g.T @ g for g in weights])
-    gates, experts = moved(method, Task(0, (0, 1)), steps=3)
+    gates, experts = moved(method, Task(0, (0, 1)), epochs=3)
     for block in range(DEPTH):
         assert gates[block].abs().max() > 1e-4
         assert experts[block].abs().max() > 1e-4
@@ -179,8 +178,8 @@ def test_it_is_the_step_of_adam_that_is_projected() -> None:
     # Three free directions, so the projector is divided by √3.
     expected = torch.diag(tensor([0, 0, 0, 1.0, 1, 1])) * 0.75 / math.sqrt(3) + torch.eye(6) / 4
     close(on_experts[0], expected)
-    gates, experts = moved(free, Task(0, (0, 1)), steps=1)
-    bound_gates, bound_experts = moved(bound, Task(0, (0, 1)), steps=1)
+    gates, experts = moved(free, Task(0, (0, 1)), epochs=1)
+    bound_gates, bound_experts = moved(bound, Task(0, (0, 1)), epochs=1)
     close(bound_gates, on_gates @ gates, atol=1e-6, rtol=1e-4)
     close(
         bound_experts,
@@ -192,7 +191,7 @@ def test_it_is_the_step_of_adam_that_is_projected() -> None:
 
 def test_the_first_task_is_not_projected() -> None:
     method = make_cpg(weight_decay=0)
-    gates, _ = moved(method, Task(0, (0, 1)), steps=1)
+    gates, _ = moved(method, Task(0, (0, 1)), epochs=1)
     # Adam's first step has the size of the rate, whatever the gradient.
     close(gates.abs().max(), tensor(0.01), atol=1e-4, rtol=0)
 

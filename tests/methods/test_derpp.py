@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from pixel_tasks import PixelTask, learn, learned, steps_of
+from fakes import Task, batches_of, learn, rehearsed
 
 close = torch.testing.assert_close
 
@@ -10,11 +10,11 @@ close = torch.testing.assert_close
 @pytest.mark.parametrize("classes", [(2, 3, 4), (0, 1)])
 def test_the_loss_holds_on_to_stored_logits_and_labels(classes: tuple[int, ...]) -> None:
     options = {"logit_weight": 0.7, "replay_weight": 0.2, "replay_batch": 3}
-    method, (first,) = learned("derpp", (0, 1), buffer_per_class=2, **options)
-    task = PixelTask(1, classes)
+    method, (first,) = rehearsed("derpp", (0, 1), buffer_per_class=2, **options)
+    task = Task(1, classes)
     method.begin_task(task)
     method.head.weight.data.normal_()  # loud enough that each image counts
-    batch, _ = next(steps_of(method.phases(task)[0], task))
+    batch, _ = next(batches_of(method.phases(task)[0], task))
     torch.manual_seed(5)
     losses, _, outputs = method.phases(task)[0].step(batch)
     torch.manual_seed(5)
@@ -49,12 +49,12 @@ def test_images_of_differing_widths_count_by_their_outputs() -> None:
 
 def test_stored_logits_are_those_at_insertion_and_never_refreshed() -> None:
     torch.manual_seed(0)
-    method, _ = learned("derpp", (0, 1), buffer_per_class=3)
+    method, _ = rehearsed("derpp", (0, 1), buffer_per_class=3)
     before = {
         tuple(i.flatten().tolist()): z for i, z in zip(*method.memory.all()[::3], strict=True)
     }
     assert all(len(z) == 2 for z in before.values())
-    later = PixelTask(1, (2, 3, 4))
+    later = Task(1, (2, 3, 4))
     learn(method, later)
     memory = method.memory
     old = [row for row in range(len(memory)) if memory.tasks[row] == 0]
@@ -70,8 +70,8 @@ def test_stored_logits_are_those_at_insertion_and_never_refreshed() -> None:
 
 
 def test_what_is_stored_is_what_the_head_said_of_the_image_in_that_step() -> None:
-    method, _ = learned("derpp", (0, 1), buffer_per_class=9, epochs=1, lr=1e-9)
-    task = PixelTask(0, (0, 1))
+    method, _ = rehearsed("derpp", (0, 1), buffer_per_class=9, epochs=1, lr=1e-9)
+    task = Task(0, (0, 1))
     with torch.no_grad():
         expected = method.logits(task.see(method.memory.images, "train"))
     assert len(method.memory) == 12
@@ -80,6 +80,6 @@ def test_what_is_stored_is_what_the_head_said_of_the_image_in_that_step() -> Non
 
 def test_images_are_offered_in_every_epoch() -> None:
     """So that logits of a trained head are stored: 6 images of each class, in 5 epochs."""
-    method, _ = learned("derpp", (0, 1), buffer_per_class=2, epochs=5)
+    method, _ = rehearsed("derpp", (0, 1), buffer_per_class=2, epochs=5)
     assert method.memory.seen.tolist() == [30, 30]
     assert len(method.memory) == 4

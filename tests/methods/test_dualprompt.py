@@ -3,8 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from sizes_helper import prompt_machinery
-from small import images, learned, task
+from fakes import Task, begun, images, prompt_machinery
 
 from hashprompt.backbone import Injection
 from hashprompt.errors import UserError
@@ -18,10 +17,10 @@ METHODS = ["dualprompt", "s-prompt-plus"]
 
 @torch.no_grad()
 def test_every_image_gets_the_prompt_of_the_nearest_key() -> None:
-    method = learned("dualprompt", **OPTIONS, general_length=2)
+    method = begun("dualprompt", **OPTIONS, general_length=2)
     pixels, query = images(9)
     prediction = method.predict(pixels, query)
-    keys, prompts = method.keys.stacked(), method.prompts.stacked()
+    keys, prompts = method.experts.keys.stacked(), method.experts.prompts.stacked()
     nearest = [
         max(range(3), key=lambda t, q=q: float(F.cosine_similarity(q, keys[t], dim=0)))
         for q in query
@@ -39,8 +38,8 @@ def test_every_image_gets_the_prompt_of_the_nearest_key() -> None:
 
 @torch.no_grad()
 def test_s_prompt_plus_is_dualprompt_without_the_general_prompt() -> None:
-    method = learned("s-prompt-plus", **OPTIONS)
-    twin = learned("dualprompt", **OPTIONS, layers=(1, 2, 3, 4, 5), general_layers=())
+    method = begun("s-prompt-plus", **OPTIONS)
+    twin = begun("dualprompt", **OPTIONS, layers=(1, 2, 3, 4, 5), general_layers=())
     twin.load_state_dict({**method.state_dict(), "general": twin.general})
     pixels, query = images(9)
     found = method.predict(pixels, query)
@@ -52,34 +51,34 @@ def test_s_prompt_plus_is_dualprompt_without_the_general_prompt() -> None:
 @pytest.mark.parametrize("name", METHODS)
 @torch.no_grad()
 def test_in_training_the_own_prompt_is_used_and_the_own_key_is_pulled(name: str) -> None:
-    method = learned(name, **OPTIONS)
+    method = begun(name, **OPTIONS)
     pixels, query = images(9)
     inject, losses, _ = method.prompt(method.backbone.embed(pixels), query, training=True)
-    own = method.keys.current
+    own = method.experts.keys.current
     cosines = [float(q @ own / (q.norm() * own.norm())) for q in query]
     close(losses["pull"], torch.tensor(-0.4 * sum(cosines) / 9))
-    for i, block in enumerate(method.prompts.blocks):
+    for i, block in enumerate(method.experts.prompts.blocks):
         for pair in inject.prefix[block]:
-            assert torch.equal(pair, method.prompts.current[i])
+            assert torch.equal(pair, method.experts.prompts.current[i])
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_new_task_starts_from_the_last_prompt_with_a_fresh_key(name: str) -> None:
-    method = learned(name, **OPTIONS)
-    before = {part: getattr(method, part).stacked().clone() for part in ("prompts", "keys")}
-    method.begin_task(task(3))
+    method = begun(name, **OPTIONS)
+    before = {p: getattr(method.experts, p).stacked().clone() for p in ("prompts", "keys")}
+    method.begin_task(Task(3, (2 * 3, 2 * 3 + 1)))
     for part, stacked in before.items():
-        assert torch.equal(getattr(method, part).frozen, stacked)
-    assert torch.equal(method.prompts.current, before["prompts"][2])
-    assert not torch.equal(method.keys.current, before["keys"][2])
+        assert torch.equal(getattr(method.experts, part).frozen, stacked)
+    assert torch.equal(method.experts.prompts.current, before["prompts"][2])
+    assert not torch.equal(method.experts.keys.current, before["keys"][2])
 
 
 def test_the_general_prompt_goes_on_learning_and_old_ones_do_not() -> None:
-    method: DualPrompt = learned("dualprompt", **OPTIONS)
+    method: DualPrompt = begun("dualprompt", **OPTIONS)
     trained = {id(parameter) for parameter in method.prompt_parameters()}
-    expected = (method.prompts.current, method.keys.current, method.general)
+    expected = (method.experts.prompts.current, method.experts.keys.current, method.general)
     assert trained == {id(parameter) for parameter in expected}
-    assert not method.prompts.frozen.requires_grad
+    assert not method.experts.prompts.frozen.requires_grad
 
 
 def test_a_block_has_one_kind_of_prompt() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from by_hand import DEPTH, DIM, small_backbone
+from fakes import DEPTH, DIM, Task, small_backbone, step_losses
 from torch import Tensor
-from vit_task import VitTask, losses_of
 
 from hashprompt.checks.steps import train_step
 from hashprompt.engine.optimization import make_optimizer
@@ -28,7 +27,7 @@ def make(**options: Any) -> DyTox:
     return DyTox(DyToxConfig(**{**defaults, **options}), small_backbone())
 
 
-def take_phase(phase: Phase, task: VitTask, steps: int = 2) -> None:
+def take_phase(phase: Phase, task: Task, steps: int = 2) -> None:
     if phase.work is not None:
         phase.work()
         return
@@ -38,7 +37,7 @@ def take_phase(phase: Phase, task: VitTask, steps: int = 2) -> None:
             train_step(phase, batch, optimizer)
 
 
-def taught(*tasks: VitTask, **options: Any) -> DyTox:
+def taught(*tasks: Task, **options: Any) -> DyTox:
     method = make(**options)
     for task in tasks:
         method.begin_task(task)
@@ -47,9 +46,9 @@ def taught(*tasks: VitTask, **options: Any) -> DyTox:
     return method
 
 
-def begun(*classes: tuple[int, ...]) -> tuple[DyTox, VitTask]:
+def begun(*classes: tuple[int, ...]) -> tuple[DyTox, Task]:
     """A learner of all tasks but the last, which has begun; its newest parts are not at zero."""
-    tasks = [VitTask(index, own) for index, own in enumerate(classes)]
+    tasks = [Task(index, own) for index, own in enumerate(classes)]
     method = taught(*tasks[:-1])
     method.begin_task(tasks[-1])
     for parameter in (
@@ -154,7 +153,7 @@ def test_the_encoder_runs_once_however_many_tokens_there_are() -> None:
 
 @torch.no_grad()
 def test_with_a_token_of_zeros_it_is_the_vit_itself() -> None:
-    method, task = make(keep_cls=True), VitTask(0, (0, 1))
+    method, task = make(keep_cls=True), Task(0, (0, 1))
     method.begin_task(task)
     method.tokens.data.zero_()
     found = method.embeddings(task.images, method.network())[:, 0]
@@ -166,7 +165,7 @@ def test_with_a_token_of_zeros_it_is_the_vit_itself() -> None:
 
 def test_the_first_task_has_binary_cross_entropy_alone() -> None:
     method, task = begun((0, 1, 2))
-    losses = losses_of(method, task)
+    losses = step_losses(method, task)
     expected = [
         slow_bce(slow_cells(method, image, method.network()), int(label))
         for image, label in zip(task.images, task.labels, strict=True)
@@ -182,7 +181,7 @@ def test_all_losses_by_hand(classes: tuple[tuple[int, ...], ...]) -> None:
     method, task = begun(*classes)
     teacher, network = method.teacher.tensors(), method.network()
     torch.manual_seed(5)
-    losses = losses_of(method, task)
+    losses = step_losses(method, task)
     torch.manual_seed(5)
     kept = method.memory.draw(100)  # the same draw again
     old, bce, kd, div = len(classes[0]), [], [], []
@@ -315,7 +314,7 @@ def test_images_are_kept_by_herding_on_the_embeddings_of_all_tokens(
 
 
 def test_a_memory_too_small_for_every_class_still_learns() -> None:
-    tasks = VitTask(0, (0, 1)), VitTask(1, (2, 3))
+    tasks = Task(0, (0, 1)), Task(1, (2, 3))
     method = taught(*tasks, buffer_per_class=0, buffer_total=1)
     assert method.logits(tasks[0].images).isfinite().all()
     with pytest.raises(ValueError, match="buffer_per_class"):
@@ -336,7 +335,7 @@ def test_what_is_stored() -> None:
 
 
 def test_the_teacher_is_the_network_before_the_task() -> None:
-    first, second = VitTask(0, (0, 1)), VitTask(1, (2, 3))
+    first, second = Task(0, (0, 1)), Task(1, (2, 3))
     method = taught(first)
     before = state(method)
     method.begin_task(second)

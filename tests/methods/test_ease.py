@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from by_hand import DEPTH, DIM, Task, learn, small_backbone, vit_b
+from fakes import DEPTH, DIM, Task, learn, small_backbone, vit_b
 from torch import Tensor
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.ease.method import Ease, EaseConfig
-from hashprompt.methods.ease.subspaces import synthesised, weighted_cosines
+from hashprompt.methods.ease.method import Ease, EaseConfig, synthesised, weighted_cosines
 
 close = torch.testing.assert_close
 TASKS = ((0, 1), (2, 3, 4), (5,))  # of unequal sizes

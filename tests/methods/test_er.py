@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from pixel_tasks import PixelTask, carry_out, learned, method_of, steps_of
+from fakes import Task, batches_of, carry_out, make, rehearsed
 
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch, Seen
@@ -19,7 +19,7 @@ NEEDS = ["er", "derpp", "gdumb", "bic", "co2l"]
 
 
 def test_an_image_comes_into_the_memory_in_the_first_epoch_alone() -> None:
-    method, (task,) = learned("er", (0, 1), buffer_per_class=3, epochs=3)
+    method, (task,) = rehearsed("er", (0, 1), buffer_per_class=3, epochs=3)
     assert method.memory.seen.tolist() == [6, 6]
     assert method.images_stored() == 6
     phase = method.phases(task)[0]
@@ -28,7 +28,7 @@ def test_an_image_comes_into_the_memory_in_the_first_epoch_alone() -> None:
 
 
 def test_what_is_kept_are_the_raw_pixels_of_the_task() -> None:
-    method, tasks = learned("er", (0, 1), (2, 3), buffer_per_class=4)
+    method, tasks = rehearsed("er", (0, 1), (2, 3), buffer_per_class=4)
     assert method.memory.labels.bincount().tolist() == [4, 4, 4, 4]
     for image, label, index in zip(*method.memory.all()[:3], strict=True):
         own = tasks[index].pixels[tasks[index].labels == label]
@@ -39,11 +39,11 @@ def test_what_is_kept_are_the_raw_pixels_of_the_task() -> None:
 def test_one_cross_entropy_over_new_and_kept_images_and_all_classes(
     classes: tuple[int, ...],
 ) -> None:
-    method, (first,) = learned("er", (0, 1), buffer_per_class=2, replay_batch=3)
-    task = PixelTask(1, classes)
+    method, (first,) = rehearsed("er", (0, 1), buffer_per_class=2, replay_batch=3)
+    task = Task(1, classes)
     method.begin_task(task)
     method.head.weight.data.normal_()  # loud enough that each image counts
-    batch, _ = next(steps_of(method.phases(task)[0], task))
+    batch, _ = next(batches_of(method.phases(task)[0], task))
     torch.manual_seed(5)
     found = method.phases(task)[0].step(batch)
     torch.manual_seed(5)
@@ -60,8 +60,8 @@ def test_one_cross_entropy_over_new_and_kept_images_and_all_classes(
 
 
 def test_the_first_batch_has_nothing_to_replay() -> None:
-    method = method_of("er")
-    task = PixelTask(0, (0, 1))
+    method = make("er")
+    task = Task(0, (0, 1))
     method.begin_task(task)
     images = task.see(task.pixels)
     expected = F.cross_entropy(method.logits(images), task.labels)
@@ -69,10 +69,10 @@ def test_the_first_batch_has_nothing_to_replay() -> None:
 
 
 def test_the_whole_vit_learns_and_the_original_stays() -> None:
-    method = method_of("er", batch_size=6, epochs=1)
+    method = make("er", batch_size=6, epochs=1)
     before = {k: v.clone() for k, v in method.backbone.state_dict().items()}
     weights = {k: v.clone() for k, v in method.weights().items()}
-    task = PixelTask(0, (0, 1))
+    task = Task(0, (0, 1))
     method.begin_task(task)
     carry_out(method.phases(task)[0], task)
     assert all(torch.equal(v, before[k]) for k, v in method.backbone.state_dict().items())
@@ -94,7 +94,7 @@ def test_what_is_kept_in_words() -> None:
 
 
 def test_a_total_is_what_is_kept() -> None:
-    method, _ = learned("er", (0, 1), (2, 3), buffer_total=5)
+    method, _ = rehearsed("er", (0, 1), (2, 3), buffer_total=5)
     assert method.images_stored() == 5
 
 

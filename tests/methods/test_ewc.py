@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 import torch
-from by_hand import learn, small_backbone
+from fakes import Task, learn, small_backbone, step_losses
 from torch import Tensor
 from torch.func import functional_call, grad
-from vit_task import VitTask, losses_of
 
 from hashprompt.errors import UserError
 from hashprompt.methods.ewc.method import EWC, EWCConfig
@@ -20,7 +19,7 @@ def make(**options: Any) -> EWC:
     return EWC(EWCConfig(**{"batch_size": 64, "lr": 1.0, **options}), small_backbone())
 
 
-def by_torch_func(method: EWC, task: VitTask, rows: list[int] | None = None) -> dict[str, Tensor]:
+def by_torch_func(method: EWC, task: Task, rows: list[int] | None = None) -> dict[str, Tensor]:
     """Mean squared gradient of log p(y|x) among the classes of the task, image by image."""
     network = {name: value.detach() for name, value in method.network().items()}
     classes = torch.tensor(task.classes)
@@ -50,14 +49,14 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 
 def test_fisher_is_the_mean_of_squared_gradients_of_single_images() -> None:
-    method, task = make(), VitTask(0, (0, 1, 2))
+    method, task = make(), Task(0, (0, 1, 2))
     learn(method, task)
     assert_same(method.fisher.tensors(), by_torch_func(method, task))
 
 
 def test_fisher_adds_up_over_tasks_and_old_fisher_decays() -> None:
-    method, task = make(decay=0.4), VitTask(1, (2, 3, 4))
-    learn(method, VitTask(0, (0, 1)))
+    method, task = make(decay=0.4), Task(1, (2, 3, 4))
+    learn(method, Task(0, (0, 1)))
     old = {name: value.clone() for name, value in method.fisher.tensors().items()}
     learn(method, task)
     expected = by_torch_func(method, task)
@@ -69,15 +68,15 @@ def test_fisher_adds_up_over_tasks_and_old_fisher_decays() -> None:
 
 def test_classes_of_other_tasks_do_not_compete_in_fisher() -> None:
     method = make(decay=0.0)
-    learn(method, VitTask(0, (0, 1)))
-    learn(method, VitTask(1, (2, 3)))
+    learn(method, Task(0, (0, 1)))
+    learn(method, Task(1, (2, 3)))
     rows = method.fisher.tensors()["head.weight"]
     assert rows[:2].abs().max() == 0
     assert rows[2:].abs().max() > 0
 
 
 def test_fisher_of_some_images_is_that_of_random_ones() -> None:
-    method, task = make(fisher_images=4), VitTask(0, (0, 1, 2))
+    method, task = make(fisher_images=4), Task(0, (0, 1, 2))
     method.begin_task(task)
     torch.manual_seed(7)
     method.consolidate(task)
@@ -87,7 +86,7 @@ def test_fisher_of_some_images_is_that_of_random_ones() -> None:
 
 
 def test_fisher_of_more_images_than_there_are_is_that_of_all() -> None:
-    method, task = make(fisher_images=1000), VitTask(0, (0, 1))
+    method, task = make(fisher_images=1000), Task(0, (0, 1))
     method.begin_task(task)
     method.consolidate(task)
     assert_same(method.fisher.tensors(), by_torch_func(method, task))
@@ -97,16 +96,16 @@ def test_fisher_of_more_images_than_there_are_is_that_of_all() -> None:
 
 
 def test_the_first_task_has_no_penalty() -> None:
-    method, task = make(), VitTask(0, (0, 1))
+    method, task = make(), Task(0, (0, 1))
     method.begin_task(task)
-    assert set(losses_of(method, task)) == {"ce"}
+    assert set(step_losses(method, task)) == {"ce"}
 
 
 def test_the_penalty_by_hand() -> None:
     method = make(penalty=30.0)
-    learn(method, VitTask(0, (0, 1)))
+    learn(method, Task(0, (0, 1)))
     at = {name: value.detach().clone() for name, value in method.network().items()}
-    task = VitTask(1, (2, 3))
+    task = Task(1, (2, 3))
     method.begin_task(task)
     for parameter in method.parameters():
         parameter.data.add_(0.1 * torch.randn_like(parameter))
@@ -116,18 +115,18 @@ def test_the_penalty_by_hand() -> None:
         now, then = value[: len(at[name])].flatten().tolist(), at[name].flatten().tolist()
         for f, a, b in zip(fisher, now, then, strict=True):
             expected += 15.0 * f * (a - b) ** 2
-    found = float(losses_of(method, task)["penalty"].detach())
+    found = float(step_losses(method, task)["penalty"].detach())
     assert found == pytest.approx(expected, rel=1e-4)
     assert found > 1e-3
 
 
 def test_the_penalty_has_no_gradient_at_the_anchor() -> None:
     method = make()
-    learn(method, VitTask(0, (0, 1)))
-    task = VitTask(1, (2, 3))
+    learn(method, Task(0, (0, 1)))
+    task = Task(1, (2, 3))
     method.begin_task(task)
     method.zero_grad()
-    losses_of(method, task)["penalty"].backward()
+    step_losses(method, task)["penalty"].backward()
     gradients = [p.grad for p in method.parameters() if p.grad is not None]
     assert len(gradients) == len(method.network())
     assert all(float(gradient.abs().max()) == 0 for gradient in gradients)
@@ -135,13 +134,13 @@ def test_the_penalty_has_no_gradient_at_the_anchor() -> None:
 
 def test_the_gradient_of_the_penalty_pulls_back_by_fisher() -> None:
     method = make(penalty=10.0)
-    learn(method, VitTask(0, (0, 1)))
-    task = VitTask(1, (2, 3))
+    learn(method, Task(0, (0, 1)))
+    task = Task(1, (2, 3))
     method.begin_task(task)
     for parameter in method.parameters():
         parameter.data.add_(0.5)
     method.zero_grad()
-    losses_of(method, task)["penalty"].backward()
+    step_losses(method, task)["penalty"].backward()
     for name, parameter in method.network().items():
         rows = len(method.anchor.tensors()[name])
         close(
@@ -151,8 +150,8 @@ def test_the_gradient_of_the_penalty_pulls_back_by_fisher() -> None:
 
 
 def test_the_anchor_is_the_network_after_the_last_task() -> None:
-    method, task = make(), VitTask(1, (2, 3))
-    learn(method, VitTask(0, (0, 1)))
+    method, task = make(), Task(1, (2, 3))
+    learn(method, Task(0, (0, 1)))
     learn(method, task)
     for name, value in method.anchor.tensors().items():
         assert torch.equal(value, method.network()[name])
@@ -165,7 +164,7 @@ def test_the_anchor_is_the_network_after_the_last_task() -> None:
 def test_what_is_stored_is_the_vit_three_times() -> None:
     method = make()
     weights = sum(p.numel() for p in method.backbone.vit.parameters())
-    learn(method, VitTask(0, (0, 1)))
+    learn(method, Task(0, (0, 1)))
     sizes = method.sizes()
     assert (sizes["backbone"], sizes["statistics"]) == (2 * weights + 34, weights + 34)
 

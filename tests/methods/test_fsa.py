@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from by_hand import DEPTH, DIM, Task, learn, small_backbone
+from fakes import DEPTH, DIM, Task, learn, small_backbone
 from torch import tensor
 
 from hashprompt.backbone.weights import weights_hash

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from pixel_tasks import PixelTask, carry_out, learned
+from fakes import Task, carry_out, rehearsed
 from scipy.stats import kstest
 
 from hashprompt.methods.base import Batch
@@ -13,28 +13,28 @@ close = torch.testing.assert_close
 
 
 def test_classes_share_the_memory_evenly() -> None:
-    method, _ = learned("gdumb", (0, 1), (2,), (3, 4, 5), buffer_total=12)
+    method, _ = rehearsed("gdumb", (0, 1), (2,), (3, 4, 5), buffer_total=12)
     assert method.memory.labels.bincount().tolist() == [2] * 6
-    method, _ = learned("gdumb", (0, 1), (0, 1), buffer_per_class=4)  # domains: the first stay
+    method, _ = rehearsed("gdumb", (0, 1), (0, 1), buffer_per_class=4)  # domains: the first stay
     assert method.memory.tasks.tolist() == [0] * 8
 
 
 def test_every_task_starts_from_the_pretrained_weights_and_a_new_head() -> None:
-    method, _ = learned("gdumb", (0, 1), buffer_per_class=4)
+    method, _ = rehearsed("gdumb", (0, 1), buffer_per_class=4)
     original = dict(method.backbone.vit.named_parameters())
     trained = {name: value.clone() for name, value in method.weights().items()}
     assert not any(torch.equal(value, original[name]) for name, value in trained.items())
     before = method.head.weight.detach().clone()
-    method.begin_task(PixelTask(1, (2, 3)))
+    method.begin_task(Task(1, (2, 3)))
     assert all(torch.equal(value, original[name]) for name, value in method.weights().items())
     assert method.head.weight.shape == (4, 16)
     assert not torch.equal(method.head.weight[:2], before)
-    method.begin_task(PixelTask(2, (0, 1)))  # classes that are known stay answerable
+    method.begin_task(Task(2, (0, 1)))  # classes that are known stay answerable
     assert len(method.head.bias) == 4
 
 
 def test_nothing_is_learned_from_images_that_are_not_kept() -> None:
-    method, (task,) = learned("gdumb", (0, 1), buffer_per_class=1)
+    method, (task,) = rehearsed("gdumb", (0, 1), buffer_per_class=1)
     assert [phase.name for phase in method.phases(task)] == ["collect", "fit"]
     assert len(task.read) == 2
     batches = method.draw()
@@ -44,7 +44,7 @@ def test_nothing_is_learned_from_images_that_are_not_kept() -> None:
 
 
 def test_a_step_without_cutmix_is_the_cross_entropy_of_kept_images() -> None:
-    method, (task,) = learned("gdumb", (0, 1), buffer_per_class=3, cutmix=0)
+    method, (task,) = rehearsed("gdumb", (0, 1), buffer_per_class=3, cutmix=0)
     rows = torch.tensor([4, 0, 2])
     labels = method.memory.labels[rows]
     found = method.phases(task)[1].step(Batch(rows, labels))["ce"]
@@ -53,7 +53,7 @@ def test_a_step_without_cutmix_is_the_cross_entropy_of_kept_images() -> None:
 
 
 def test_half_of_the_steps_mix_images_and_labels_by_area() -> None:
-    method, (task,) = learned("gdumb", (0, 1), buffer_per_class=3, cutmix=0.8)
+    method, (task,) = rehearsed("gdumb", (0, 1), buffer_per_class=3, cutmix=0.8)
     rows = torch.arange(6)
     labels = method.memory.labels
     images = task.see(method.memory.images, "train")
@@ -106,7 +106,7 @@ def test_the_size_of_the_window_is_beta_distributed() -> None:
 
 
 def test_the_rate_falls_with_a_cosine() -> None:
-    method, (task,) = learned("gdumb", (0, 1), buffer_per_class=3, epochs=4)
+    method, (task,) = rehearsed("gdumb", (0, 1), buffer_per_class=3, epochs=4)
     fit = method.phases(task)[1]
     close(
         torch.tensor([fit.rate_factor(e, 0, 2) for e in range(4)]),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from by_hand import Task, learn, small_backbone
+from fakes import Task, learn, small_backbone
 from running import TinyRun
 from torch import tensor
 

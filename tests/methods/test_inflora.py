@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from by_hand import DEPTH, DIM, Task, learn, small_backbone
-from sizes_helper import prompt_machinery
+from fakes import DEPTH, DIM, Task, learn, prompt_machinery, small_backbone
 from torch import Tensor
 
 from hashprompt.backbone import Injection

@@ -4,10 +4,7 @@ import math
 
 import pytest
 import torch
-from pixel_tasks import PixelTask, steps_of
-from pixel_tasks import learned as rehearsed
-from sizes_helper import prompt_machinery
-from small import DIM, images, learned, task
+from fakes import DIM, Task, batches_of, begun, images, prompt_machinery, rehearsed
 from torch import Tensor
 
 from hashprompt.errors import UserError
@@ -41,7 +38,7 @@ def slow_outcomes(method: L2P, tokens: Tensor, query: Tensor) -> Tensor:
 
 @torch.no_grad()
 def test_keys_are_pulled_to_the_images_that_chose_them() -> None:
-    method = learned("l2p", **OPTIONS)
+    method = begun("l2p", **OPTIONS)
     pixels, query = images(5)
     losses = method.prompt(method.backbone.embed(pixels), query, training=True).losses
     total = sum(slow_cosine(q, method.keys[n]) for q in query for n in nearest(method, q))
@@ -51,7 +48,7 @@ def test_keys_are_pulled_to_the_images_that_chose_them() -> None:
 @pytest.mark.parametrize("head_input", ["cls", "prompts"])
 @torch.no_grad()
 def test_the_nearest_prompts_join_the_input(head_input: str) -> None:
-    method = learned("l2p", **OPTIONS, head_input=head_input)
+    method = begun("l2p", **OPTIONS, head_input=head_input)
     pixels, query = images(5)
     assert len({tuple(nearest(method, q)) for q in query}) > 1
     logits = method.predict(pixels, query).logits
@@ -63,16 +60,16 @@ def test_the_nearest_prompts_join_the_input(head_input: str) -> None:
 
 @torch.no_grad()
 def test_the_query_is_the_plain_feature() -> None:
-    method = learned("l2p", **OPTIONS)
+    method = begun("l2p", **OPTIONS)
     pixels, _ = images(5)
     close(method.predict(pixels).logits, method.predict(pixels, method.backbone(pixels)).logits)
 
 
 def test_only_what_was_chosen_and_the_classes_of_the_task_learn() -> None:
-    method = learned("l2p", **OPTIONS)
+    method = begun("l2p", **OPTIONS)
     pixels, _ = images(5)
     labels = torch.tensor([2, 3, 2, 3, 3])
-    losses = method.phases(task(1))[0].step(Batch(pixels, labels))
+    losses = method.phases(Task(1, (2 * 1, 2 * 1 + 1)))[0].step(Batch(pixels, labels))
     sum(losses.values()).backward()
     chosen = {n for q in method.backbone(pixels) for n in nearest(method, q)}
     assert 3 <= len(chosen) < 7
@@ -83,7 +80,7 @@ def test_only_what_was_chosen_and_the_classes_of_the_task_learn() -> None:
 
 
 def test_prompts_and_keys_start_in_their_range() -> None:
-    method = learned("l2p", tasks=0, prompts=30, init_range=(0.0, 0.01))
+    method = begun("l2p", tasks=0, prompts=30, init_range=(0.0, 0.01))
     for start in method.prompt_parameters():
         assert start.min() >= 0
         assert 0.0099 < start.max() <= 0.01
@@ -105,20 +102,20 @@ BUFFER = {**OPTIONS, "buffer_per_class": 2, "replay_batch": 3, "batch_size": 8, 
 
 
 def test_without_a_buffer_nothing_is_kept_or_trained_beside_prompts_and_head() -> None:
-    method = learned("l2p", **OPTIONS)
+    method = begun("l2p", **OPTIONS)
     assert set(method.state_dict()) == {"prompts", "keys", "head.weight", "head.bias"}
     assert method.images_stored() == 0
-    assert method.phases(task(1))[0].record is None
+    assert method.phases(Task(1, (2 * 1, 2 * 1 + 1)))[0].record is None
 
 
 @pytest.mark.parametrize("classes", [(2, 3), (0, 1)])
 def test_kept_images_join_the_batch_and_all_classes_compete(classes: tuple[int, ...]) -> None:
     method, (first,) = rehearsed("l2p", (0, 1), **BUFFER)
     assert method.images_stored() == 4
-    later = PixelTask(1, classes)
+    later = Task(1, classes)
     method.begin_task(later)
     method.head.weight.data.normal_()  # loud enough that each image counts
-    batch, _ = next(steps_of(method.phases(later)[0], later))
+    batch, _ = next(batches_of(method.phases(later)[0], later))
     torch.manual_seed(3)
     found = method.phases(later)[0].step(batch)
     torch.manual_seed(3)
@@ -160,7 +157,7 @@ def test_blocks_of_the_vit_train_along_while_queries_stay_plain() -> None:
 
 def test_more_trained_blocks_than_there_are_are_refused() -> None:
     with pytest.raises(UserError, match="this backbone has 5"):
-        learned("l2p", trained_blocks=6)
+        begun("l2p", trained_blocks=6)
 
 
 def test_the_preset_with_a_buffer_keeps_images() -> None:

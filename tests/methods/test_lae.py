@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from by_hand import DEPTH, DIM, Task, learn, small_backbone, vit_b
+from fakes import DEPTH, DIM, Task, learn, small_backbone, vit_b
 from torch import Tensor
 
 from hashprompt.checks.steps import train_step

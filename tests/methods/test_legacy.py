@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small import images, learned
+from fakes import begun, images
 from torch import Tensor
 
 from hashprompt.methods import METHODS
@@ -26,7 +26,7 @@ WITH_VOTE = {"l2p": {"prompts": 7, "top_k": 2}, **{name: PREFIX for name in BY_T
 
 def twins(name: str, switch: str, options: dict[str, Any]) -> tuple[Any, Any]:
     """The same learner without and with the leak."""
-    right, leaking = learned(name, **options), learned(name, **options, **{switch: True})
+    right, leaking = begun(name, **options), begun(name, **options, **{switch: True})
     load_grown(leaking, right.state_dict())
     return right, leaking
 
@@ -102,7 +102,7 @@ def test_in_training_half_the_batch_gets_keys_only_and_half_values_only(name: st
 
 @torch.no_grad()
 def test_the_general_prompt_of_dualprompt_is_laid_out_right_in_public_code_too() -> None:
-    method = learned("dualprompt", **PREFIX, legacy_kv_layout=True)
+    method = begun("dualprompt", **PREFIX, legacy_kv_layout=True)
     for training in (True, False):
         prefix = injected(method, training)[0].prefix
         for block in (0, 1):

@@ -5,12 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from by_hand import DIM, Task, learn, small_backbone
+from fakes import DIM, Task, learn, small_backbone
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from hashprompt.methods.linear_probe.logistic import fit_logistic
-from hashprompt.methods.linear_probe.method import LinearProbe, LinearProbeConfig
+from hashprompt.methods.linear_probe.method import LinearProbe, LinearProbeConfig, fit_logistic
 
 
 def learned(*parts: tuple[int, ...], **options: Any) -> tuple[LinearProbe, list[Task]]:

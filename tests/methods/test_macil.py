@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from by_hand import DEPTH, DIM, Task, small_backbone
-from sizes_helper import prompt_machinery
+from fakes import DEPTH, DIM, Task, prompt_machinery, small_backbone
 from torch import Tensor, tensor
 
 from hashprompt.checks.steps import train_step

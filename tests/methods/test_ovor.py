@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import DIM, VIT_B, TinyTask, tiny_backbone, train
+from fakes import DIM, Task, small_backbone, train, vit_b
 from torch import Tensor, tensor
 
 from hashprompt.errors import UserError
@@ -22,13 +22,13 @@ close = torch.testing.assert_close
 
 def make_ovor(**options: Any) -> Ovor:
     defaults = {"layers": (1, 2), "prompt_lengths": (1, 3), "noise_draws": 20, "batch_size": 5}
-    return Ovor(OvorConfig(**{**defaults, **options}), tiny_backbone())
+    return Ovor(OvorConfig(**{**defaults, **options}), small_backbone(4, lively=False))
 
 
-def second_task(**options: Any) -> tuple[Ovor, TinyTask]:
+def second_task(**options: Any) -> tuple[Ovor, Task]:
     """A learner in the middle of its second task."""
     method = make_ovor(**options)
-    for task in (TinyTask(0, (0, 1)), TinyTask(1, (2, 3))):
+    for task in (Task(0, (0, 1)), Task(1, (2, 3))):
         method.begin_task(task)
         train(method, task)
     return method, task
@@ -143,7 +143,7 @@ def test_every_feature_comes_once_with_its_share_of_outliers() -> None:
     assert [len(b.labels) for b in batches] == [5 + 6, 5 + 6, 2 + 6]
     seen = torch.cat([b.inputs[b.labels != OUTLIER] for b in batches])
     labels = torch.cat([b.labels[b.labels != OUTLIER] for b in batches])
-    whole = method.features_of(task.images).detach()
+    whole = method.features_of(task.see(task.pixels)).detach()
     nearest = torch.cdist(seen, whole).argmin(1)
     assert sorted(nearest.tolist()) == list(range(12))
     assert torch.equal(task.labels[nearest], labels)
@@ -203,8 +203,8 @@ def test_every_image_gets_the_same_prompt_and_one_pass() -> None:
     method = make_ovor()
     assert method.prompts.min() >= 0
     assert method.prompts.max() <= 1
-    images = TinyTask(0, (0,)).images
-    method.begin_task(TinyTask(0, (0,)))
+    images = Task(0, (0,)).images
+    method.begin_task(Task(0, (0,)))
     prefix = method.prompt(images, images, training=False).inject.prefix
     for block, rows in ((0, slice(0, 1)), (1, slice(1, 4))):
         given = prefix[block]
@@ -222,7 +222,7 @@ def test_the_prompt_is_trained_on_every_task() -> None:
 
 
 def test_parameters_of_vit_b() -> None:
-    sizes = Ovor(OvorConfig(), VIT_B).sizes()
+    sizes = Ovor(OvorConfig(), vit_b()).sizes()
     assert sizes["prompts"] + sizes["routers"] == 2 * 10 * 768 + 3 * 40 * 768 == 107_520
 
 

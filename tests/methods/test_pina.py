@@ -4,12 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from domain_tasks import CLASSES, VIT_B, Domain, learn, learned, mixed, slow_feature
+from fakes import Task, cls_token, learn, learned_domains, mixed, vit_b
 from torch import Tensor, nn
 
 from hashprompt.methods.pina.method import Pina, PinaConfig, shuffle_tiles
 
 close = torch.testing.assert_close
+CLASSES = (0, 1, 2)
 
 
 def adapter(method: Pina, domain: int, place: int) -> nn.Sequential:
@@ -27,7 +28,7 @@ def adapter(method: Pina, domain: int, place: int) -> nn.Sequential:
 @pytest.mark.parametrize("alignment", ["shallow", "deep"])
 @torch.no_grad()
 def test_features_are_aligned_by_the_adapters_of_the_nearest_domain(alignment: str) -> None:
-    method, domains = learned("pina", alignment=alignment)
+    method, domains = learned_domains("pina", alignment=alignment)
     images = mixed(domains)
     prediction = method.predict(images)
     assert prediction.task.tolist() == [0, 1, 2, 0, 1, 2]
@@ -36,16 +37,16 @@ def test_features_are_aligned_by_the_adapters_of_the_nearest_domain(alignment: s
         if alignment == "deep":
             layers = [adapter(method, int(domain), place) for place in range(2)]
             after = lambda i, x, layers=layers: x + layers[i](x)  # noqa: E731
-            feature = slow_feature(method, image, prompts[domain], after)
+            feature = cls_token(method.backbone, image, {0: prompts[domain]}, after=after)
         else:
-            feature = slow_feature(method, image, prompts[domain])
+            feature = cls_token(method.backbone, image, {0: prompts[domain]})
             feature = feature + adapter(method, int(domain), 0)(feature)
         expected = method.head.weight @ feature + method.head.bias
         close(logits, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_first_domain_needs_no_alignment_and_later_ones_start_somewhere() -> None:
-    method, _ = learned("pina")
+    method, _ = learned_domains("pina")
     assert not method.adapters.down.frozen[0].any()
     assert not method.adapters.up.frozen[0].any()
     for layer in (method.adapters.down.frozen[1, 0], method.adapters.up.current[0]):
@@ -54,8 +55,8 @@ def test_the_first_domain_needs_no_alignment_and_later_ones_start_somewhere() ->
 
 
 def test_new_adapters_have_xavier_weights_and_no_bias() -> None:
-    method, domains = learned("pina", domains=1, hidden=4)
-    method.begin_task(Domain(1, domains[0].backbone))
+    method, domains = learned_domains("pina", 1, hidden=4)
+    method.begin_task(Task(1, CLASSES, domains[0].backbone))
     for layer in (method.adapters.down.current[0], method.adapters.up.current[0]):
         bound = (6 / (16 + 4)) ** 0.5
         assert 0.8 * bound < layer[:-1].abs().max() <= bound
@@ -63,11 +64,11 @@ def test_new_adapters_have_xavier_weights_and_no_bias() -> None:
 
 
 def test_the_classifier_and_all_that_is_old_keep_their_bytes() -> None:
-    method, domains = learned("pina", domains=2)
+    method, domains = learned_domains("pina", 2)
     slots = (method.prompts, method.adapters.down, method.adapters.up)
     before = [slot.stacked().detach().clone() for slot in slots]
     head = method.head.weight.detach().clone()
-    learn(method, Domain(2, domains[0].backbone))
+    learn(method, Task(2, CLASSES, domains[0].backbone))
     assert torch.equal(method.head.weight, head)
     for slot, old in zip(slots, before, strict=True):
         assert torch.equal(slot.frozen, old)
@@ -75,7 +76,7 @@ def test_the_classifier_and_all_that_is_old_keep_their_bytes() -> None:
 
 
 def test_what_is_trained_on_the_first_domain_and_later() -> None:
-    method, domains = learned("pina", domains=1)
+    method, domains = learned_domains("pina", 1)
     head, prompt = set(method.head.parameters()), {method.prompts.current}
 
     def trained() -> set[nn.Parameter]:
@@ -83,7 +84,7 @@ def test_what_is_trained_on_the_first_domain_and_later() -> None:
         return {parameter for group in groups for parameter in group.params}
 
     assert trained() == head | prompt
-    domains.append(Domain(1, domains[0].backbone))
+    domains.append(Task(1, CLASSES, domains[0].backbone))
     method.begin_task(domains[-1])
     assert trained() == prompt | {method.adapters.down.current, method.adapters.up.current}
 
@@ -121,7 +122,7 @@ def test_no_tile_stays_and_every_tile_is_used_once() -> None:
 @pytest.mark.parametrize("shuffle", [True, False])
 @torch.no_grad()
 def test_domains_are_told_by_shuffled_images_or_by_plain_features(shuffle: bool) -> None:
-    method, domains = learned("pina", patch_shuffle=shuffle)
+    method, domains = learned_domains("pina", patch_shuffle=shuffle)
     images = mixed(domains)
     seen = shuffle_tiles(images, method.order, (3, 2)) if shuffle else images
     plain = method.backbone(images)
@@ -131,12 +132,12 @@ def test_domains_are_told_by_shuffled_images_or_by_plain_features(shuffle: bool)
 
 
 def test_what_is_stored_on_vit_b() -> None:
-    method = Pina(PinaConfig(alignment="deep"), VIT_B)
+    method = Pina(PinaConfig(alignment="deep"), vit_b())
     for index in range(6):
-        method.begin_task(Domain(index))
+        method.begin_task(Task(index, CLASSES))
         method.selector.add(torch.randn(6, 768))
     sizes = method.sizes()
     adapters = 12 * (769 * 16 + 17 * 768)
     assert sizes["prompts"] == 6 * (10 * 768 + adapters)
     assert sizes["routers"] == 6 * 5 * 768
-    assert sizes["head"] == CLASSES * 769
+    assert sizes["head"] == 3 * 769

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from by_hand import Task, learn, small_backbone
+from fakes import Task, learn, small_backbone
 
 from hashprompt.methods.averaged_prompt.config import AveragedPromptConfig
 from hashprompt.methods.averaged_prompt.method import AveragedPrompt

@@ -4,31 +4,32 @@ import math
 
 import pytest
 import torch
-from domain_tasks import CLASSES, DIM, VIT_B, Domain, learn, learned, mixed, slow_feature
+from fakes import DIM, Task, cls_token, learn, learned_domains, mixed, vit_b
 
 from hashprompt.methods.base import Batch
 from hashprompt.methods.s_prompts.method import SPrompts, SPromptsConfig
 
 close = torch.testing.assert_close
+CLASSES = (0, 1, 2)
 
 
 @torch.no_grad()
 def test_every_image_is_answered_by_the_prompt_and_head_of_the_nearest_domain() -> None:
-    method, domains = learned("s-prompts")
+    method, domains = learned_domains("s-prompts")
     images = mixed(domains)
     prediction = method.predict(images)
     assert prediction.task.tolist() == [0, 1, 2, 0, 1, 2]
     prompts, heads = method.prompts.stacked(), method.heads.stacked()
     for image, domain, logits in zip(images, prediction.task, prediction.logits, strict=True):
-        feature = slow_feature(method, image, prompts[domain])
+        feature = cls_token(method.backbone, image, {0: prompts[domain]})
         head = heads[domain]
-        expected = [float(head[c, :-1] @ feature + head[c, -1]) for c in range(CLASSES)]
+        expected = [float(head[c, :-1] @ feature + head[c, -1]) for c in CLASSES]
         close(logits, torch.tensor(expected), rtol=1e-4, atol=1e-4)
 
 
 @torch.no_grad()
 def test_plain_features_that_are_known_are_not_computed_again() -> None:
-    method, domains = learned("s-prompts")
+    method, domains = learned_domains("s-prompts")
     images = mixed(domains)
     other = method.backbone(images.flip(0))
     assert method.predict(images, other).task.tolist() == [2, 1, 0, 2, 1, 0]
@@ -36,26 +37,26 @@ def test_plain_features_that_are_known_are_not_computed_again() -> None:
 
 @torch.no_grad()
 def test_training_minimises_cross_entropy_under_the_newest_prompt_and_head() -> None:
-    method, domains = learned("s-prompts")
+    method, domains = learned_domains("s-prompts")
     last = domains[-1]
     phase = method.phases(last)[0]
     found = phase.step(Batch(last.images, last.labels))["ce"]
     expected = 0.0
     for image, label in zip(last.images, last.labels, strict=True):
         head = method.heads.current
-        feature = slow_feature(method, image, method.prompts.current)
-        scores = [float(head[c, :-1] @ feature + head[c, -1]) for c in range(CLASSES)]
+        feature = cls_token(method.backbone, image, {0: method.prompts.current})
+        scores = [float(head[c, :-1] @ feature + head[c, -1]) for c in CLASSES]
         log_sum = math.log(sum(math.exp(s) for s in scores))
         expected += (log_sum - scores[label]) / len(last.labels)
     assert float(found) == pytest.approx(expected, rel=1e-4)
 
 
 def test_old_prompts_heads_and_centroids_keep_their_bytes() -> None:
-    method, domains = learned("s-prompts")
+    method, domains = learned_domains("s-prompts")
     names = ("prompts", "heads")
     before = {name: getattr(method, name).stacked().detach().clone() for name in names}
     centres = method.selector.centres.clone()
-    learn(method, Domain(3, domains[0].backbone))
+    learn(method, Task(3, CLASSES, domains[0].backbone))
     for name, old in before.items():
         assert torch.equal(getattr(method, name).frozen, old)
         assert not torch.equal(getattr(method, name).current, old[-1])
@@ -63,24 +64,24 @@ def test_old_prompts_heads_and_centroids_keep_their_bytes() -> None:
 
 
 def test_the_first_domain_has_a_weight_decay_of_its_own() -> None:
-    method, domains = learned("s-prompts", first_weight_decay=0.03, weight_decay=0.02)
+    method, domains = learned_domains("s-prompts", first_weight_decay=0.03, weight_decay=0.02)
     decays = [[g.weight_decay for g in method.phases(d)[0].groups] for d in domains]
     assert decays == [[0.03] * 2, [0.02] * 2, [0.02] * 2]
 
 
 def test_prompt_and_head_start_like_linear_layers() -> None:
-    method, domains = learned("s-prompts", domains=1)
-    method.begin_task(Domain(1, domains[0].backbone))
+    method, domains = learned_domains("s-prompts", 1)
+    method.begin_task(Task(1, CLASSES, domains[0].backbone))
     for tensor in (method.prompts.current, method.heads.current):
         assert 0.5 / math.sqrt(DIM) < tensor.abs().max() <= 1 / math.sqrt(DIM)
 
 
 def test_what_is_stored_on_vit_b() -> None:
-    method = SPrompts(SPromptsConfig(), VIT_B)
+    method = SPrompts(SPromptsConfig(), vit_b())
     for index in range(8):
-        method.begin_task(Domain(index))
+        method.begin_task(Task(index, CLASSES))
         method.selector.add(torch.randn(6, 768))
     sizes = method.sizes()
     assert sizes["prompts"] == 8 * 10 * 768
     assert sizes["routers"] == 8 * 5 * 768
-    assert sizes["head"] == 8 * CLASSES * 769
+    assert sizes["head"] == 8 * 3 * 769

@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from by_hand import DIM, Task, learn, small_backbone
+from fakes import DIM, Task, learn, small_backbone
 from torch import Tensor, tensor
 
 from hashprompt.methods.base import MethodConfig

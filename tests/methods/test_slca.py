@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import DIM, TinyTask, tiny_backbone, train
+from fakes import DIM, Task, small_backbone, train
 from torch import tensor
 
 from hashprompt.methods.slca.config import SLCAConfig
@@ -16,16 +16,16 @@ close = torch.testing.assert_close
 TASKS = ((0, 1), (2, 3, 4), (5,))  # of unequal sizes
 
 
-def work(method: SLCA, task: TinyTask, name: str = "statistics") -> None:
+def work(method: SLCA, task: Task, name: str = "statistics") -> None:
     chosen = next(phase for phase in method.phases(task) if phase.name == name)
     assert chosen.work is not None
     chosen.work()
 
 
 def learned(tasks: tuple[tuple[int, ...], ...] = TASKS, **options: Any) -> SLCA:
-    method = SLCA(SLCAConfig(align_samples=8, **options), tiny_backbone())
+    method = SLCA(SLCAConfig(align_samples=8, **options), small_backbone(4, lively=False))
     for index, classes in enumerate(tasks):
-        task = TinyTask(index, classes)
+        task = Task(index, classes)
         method.begin_task(task)
         train(method, task)
         work(method, task)
@@ -106,7 +106,7 @@ def test_alignment_leaves_the_raw_head_and_the_vit_bit_by_bit() -> None:
     method = learned()
     before = {name: value.clone() for name, value in method.state_dict().items()}
     close(before["aligned.weight"], before["head.weight"], rtol=0, atol=0)
-    train(method, TinyTask(2, TASKS[2]), "align")
+    train(method, Task(2, TASKS[2]), "align")
     changed = {
         name for name, value in method.state_dict().items() if not torch.equal(value, before[name])
     }
@@ -118,9 +118,9 @@ def test_the_raw_head_goes_on_as_if_it_had_never_been_aligned() -> None:
     for aligns in (True, False):
         method = learned(TASKS[:2])
         if aligns:
-            train(method, TinyTask(1, TASKS[1]), "align")
+            train(method, Task(1, TASKS[1]), "align")
         torch.manual_seed(5)
-        task = TinyTask(2, TASKS[2])
+        task = Task(2, TASKS[2])
         method.begin_task(task)
         train(method, task)
         work(method, task)
@@ -132,7 +132,7 @@ def test_the_raw_head_goes_on_as_if_it_had_never_been_aligned() -> None:
 def test_old_rows_of_the_raw_head_do_not_decay() -> None:
     method = learned(TASKS[:1], weight_decay=0.1)
     old = method.head.weight[:2].clone()
-    task = TinyTask(1, TASKS[1])
+    task = Task(1, TASKS[1])
     method.begin_task(task)
     fresh = method.head.weight.clone()
     train(method, task)
@@ -142,7 +142,7 @@ def test_old_rows_of_the_raw_head_do_not_decay() -> None:
 
 def test_gaussians_are_of_clean_features_after_training_and_stay() -> None:
     method = learned(TASKS[:1])
-    task = TinyTask(1, TASKS[1])
+    task = Task(1, TASKS[1])
     first = method.gaussians.means.clone(), method.gaussians.spread.clone()
     method.begin_task(task)
     train(method, task)
@@ -160,19 +160,19 @@ def test_gaussians_are_of_clean_features_after_training_and_stay() -> None:
 
 def test_the_whole_vit_learns_slowly_and_its_rates_drop_late() -> None:
     method = learned(TASKS[:1])
-    trained = method.phases(TinyTask(0, TASKS[0]))[0]
+    trained = method.phases(Task(0, TASKS[0]))[0]
     assert [group.lr for group in trained.groups] == [1e-4, pytest.approx(1e-2)]
     weights = sum(p.numel() for p in method.backbone.vit.parameters())
     assert sum(p.numel() for p in trained.groups[0].params) == weights
     factors = [trained.rate_factor(epoch, 0, 1) for epoch in range(20)]
     assert factors == [1.0] * 18 + [0.1] * 2
-    assert [phase.name for phase in method.phases(TinyTask(0, TASKS[0]))] == ["train", "statistics"]
+    assert [phase.name for phase in method.phases(Task(0, TASKS[0]))] == ["train", "statistics"]
 
 
 def test_the_aligned_copy_answers() -> None:
     method = learned()
-    train(method, TinyTask(2, TASKS[2]), "align")
-    images = TinyTask(0, TASKS[0]).images
+    train(method, Task(2, TASKS[2]), "align")
+    images = Task(0, TASKS[0]).images
     with torch.no_grad():
         expected = method.features(images) @ method.aligned.weight.T + method.aligned.bias
         close(method.predict(images).logits, expected)

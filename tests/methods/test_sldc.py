@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import DIM, TinyTask, tiny_backbone, train
+from fakes import DIM, Task, small_backbone, train
 
 from hashprompt.methods.base import Batch
 from hashprompt.methods.sldc.config import SLDCConfig
@@ -16,11 +16,13 @@ close = torch.testing.assert_close
 TASKS = ((0, 1), (2, 3, 4))
 
 
-def begun(**options: Any) -> tuple[SLDC, TinyTask]:
+def begun(**options: Any) -> tuple[SLDC, Task]:
     """After the first task and the training of the second."""
-    method = SLDC(SLDCConfig(align_samples=8, operator_steps=4, **options), tiny_backbone())
+    method = SLDC(
+        SLDCConfig(align_samples=8, operator_steps=4, **options), small_backbone(4, lively=False)
+    )
     for index, classes in enumerate(TASKS):
-        task = TinyTask(index, classes)
+        task = Task(index, classes)
         method.begin_task(task)
         train(method, task, steps=1)
         if index == 0:
@@ -29,8 +31,8 @@ def begun(**options: Any) -> tuple[SLDC, TinyTask]:
 
 
 def test_factors_change_nothing_at_first_and_features_later() -> None:
-    method = SLDC(SLDCConfig(), tiny_backbone())
-    images = TinyTask(0, (0,)).images
+    method = SLDC(SLDCConfig(), small_backbone(4, lively=False))
+    images = Task(0, (0,)).images
     learned, _ = begun()
     with torch.no_grad():
         assert torch.equal(method.features(images), method.backbone(images))
@@ -39,8 +41,8 @@ def test_factors_change_nothing_at_first_and_features_later() -> None:
 
 @pytest.mark.parametrize("trainable", ["head", "biases"])
 def test_the_teacher_is_the_network_before_the_task(trainable: str) -> None:
-    method = SLDC(SLDCConfig(trainable=trainable), tiny_backbone())
-    first, second = TinyTask(0, TASKS[0]), TinyTask(1, TASKS[1])
+    method = SLDC(SLDCConfig(trainable=trainable), small_backbone(4, lively=False))
+    first, second = Task(0, TASKS[0]), Task(1, TASKS[1])
     method.begin_task(first)
     assert not method.teacher.taken
     train(method, first)
@@ -75,7 +77,7 @@ def test_distillation_by_hand() -> None:
 def test_distillation_begins_with_the_second_task_and_can_be_left_out() -> None:
     method, task = begun()
     assert set(method.losses(Batch(task.images, task.labels), task)) == {"sce", "distill"}
-    first = TinyTask(0, TASKS[0])
+    first = Task(0, TASKS[0])
     assert set(method.losses(Batch(first.images, first.labels), first)) == {"sce"}
     method, task = begun(distill=0.0)
     assert set(method.losses(Batch(task.images, task.labels), task)) == {"sce"}
@@ -170,7 +172,7 @@ def test_how_factors_operator_and_head_are_trained() -> None:
         cosine = (1 + math.cos(math.pi * at / epochs)) / 2
         assert phase.rate_factor(epochs - 1, 3, 4) == pytest.approx(last + (1 - last) * cosine)
     assert align.optimizer == "adam"
-    first = [phase.name for phase in method.phases(TinyTask(0, TASKS[0]))]
+    first = [phase.name for phase in method.phases(Task(0, TASKS[0]))]
     assert first == ["train", "statistics", "align"]
     assert align.draw is not None
     assert [len(batch.labels) for batch in align.draw()] == [16, 16, 8]  # 3.2 · 5 of 5 · 8

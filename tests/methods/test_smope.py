@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from slow_vit import lively_backbone
-from tiny import DIM, VIT_B, TinyTask, train
+from fakes import DIM, Task, small_backbone, train, vit_b
 from torch import Tensor
 
 from hashprompt.errors import UserError
@@ -29,20 +28,20 @@ def make_smope(**options: Any) -> Smope:
     # Block 4 is the last one, where other methods look at the class token alone.
     defaults = {"layers": (1, 4), "experts": 5, "top_k": 2, "epochs": 2, "batch_size": 4}
     torch.manual_seed(3)
-    return Smope(SmopeConfig(**{**defaults, **options}), lively_backbone())
+    return Smope(SmopeConfig(**{**defaults, **options}), small_backbone(4))
 
 
-def learn(method: Smope, task: TinyTask) -> None:
+def learn(method: Smope, task: Task) -> None:
     method.begin_task(task)
     for phase in method.phases(task):
         phase.work() if phase.work else train(method, task, phase.name)
 
 
-def second_task(**options: Any) -> tuple[Smope, TinyTask]:
+def second_task(**options: Any) -> tuple[Smope, Task]:
     """A learner at the beginning of its second task."""
     method = make_smope(**options)
-    learn(method, TinyTask(0, (0, 1)))
-    task = TinyTask(1, (2, 3))
+    learn(method, Task(0, (0, 1)))
+    task = Task(1, (2, 3))
     method.begin_task(task)
     return method, task
 
@@ -137,7 +136,7 @@ def test_experts_that_no_task_used_are_not_used_at_test() -> None:
 
 def test_usage_counts_the_best_experts_of_every_image() -> None:
     method = make_smope()
-    task = TinyTask(0, (0, 1))
+    task = Task(0, (0, 1))
     method.begin_task(task)
     expected = torch.zeros_like(method.counts)
     nothing = torch.zeros_like(method.counts)
@@ -157,13 +156,13 @@ def test_usage_counts_the_best_experts_of_every_image() -> None:
 
 def test_frequent_is_what_ever_reached_the_mean_of_the_used() -> None:
     method = make_smope()
-    method.begin_task(TinyTask(0, (0, 1)))
+    method.begin_task(Task(0, (0, 1)))
     assert not method.frequent.any()
     method.counts[0, 0] = torch.tensor([0, 4, 5, 0, 6])  # the mean of three is 5
-    method.begin_task(TinyTask(1, (2, 3)))
+    method.begin_task(Task(1, (2, 3)))
     assert method.frequent[0, 0].tolist() == [False, False, True, False, True]
     method.counts[0, 0] = torch.tensor([90, 4, 5, 0, 6])
-    method.begin_task(TinyTask(2, (4, 5)))
+    method.begin_task(Task(2, (4, 5)))
     assert method.frequent[0, 0].tolist() == [True, False, True, False, True]
 
 
@@ -224,6 +223,7 @@ def test_a_step_weighs_its_losses_and_looks_at_the_tasks_own_classes() -> None:
 
 def test_chosen_experts_learn_and_others_do_not() -> None:
     method, task = second_task(router_weight=0, prototype_weight=0)
+    method.zero_grad()
     method._step(Batch(task.images, task.labels), task)["ce"].backward()
     gradient = method.prompts.grad
     assert gradient is not None
@@ -240,7 +240,7 @@ def test_chosen_experts_learn_and_others_do_not() -> None:
 
 def test_stages_of_the_first_and_of_later_tasks() -> None:
     method, task = second_task(epochs=5, align_samples=7)
-    first = method.phases(TinyTask(0, (0, 1)))
+    first = method.phases(Task(0, (0, 1)))
     assert [p.name for p in first] == ["warm-up", "train", "usage", "statistics"]
     assert [p.epochs for p in first][:2] == [2, 5]
     later = method.phases(task)
@@ -257,7 +257,7 @@ def test_stages_of_the_first_and_of_later_tasks() -> None:
 
 def test_in_the_warm_up_all_experts_learn_without_a_router_loss() -> None:
     method = make_smope()
-    task = TinyTask(0, (0, 1))
+    task = Task(0, (0, 1))
     method.begin_task(task)
     warm_up = method.phases(task)[0]
     assert warm_up.step is not None
@@ -278,7 +278,7 @@ def test_old_gaussians_stay_and_belong_to_their_classes() -> None:
 
 
 def test_parameters_of_vit_b() -> None:
-    sizes = Smope(SmopeConfig(), VIT_B).sizes()
+    sizes = Smope(SmopeConfig(), vit_b()).sizes()
     assert sizes["prompts"] + sizes["routers"] == 6 * 2 * 25 * 768 == 230_400
 
 

@@ -15,12 +15,12 @@ from hashprompt.backbone import Backbone
 from hashprompt.checks.steps import train_step
 from hashprompt.engine.metrics import summarise
 from hashprompt.methods.base import Batch, Phase
+from hashprompt.methods.frames.contrastive import contrastive_identity, contrastive_paper
 from hashprompt.methods.hash.history import UsageHistory, most_used, penalty, update_factor
 from hashprompt.methods.hash.method import Hash, HashConfig
 from hashprompt.methods.hash.pool import PromptPool
 from hashprompt.methods.hash.router import Routers, Routing, choose
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.contrastive import contrastive_identity, contrastive_paper
 from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.gaussians import JITTER, ClassGaussians
 from hashprompt.parts.heads import GrowingLinear, TaskIdentityHead, masked_cross_entropy
@@ -500,16 +500,6 @@ def test_the_discriminant_is_the_gaussian_log_density(shrinkage: float) -> None:
         density = multivariate_normal(stats.means[cell].numpy(), matrix.numpy())
         expected = density.logpdf(correlated(7).numpy()) + 3 * math.log(2 * math.pi)
         close(scores[:, cell], torch.from_numpy(expected).float(), rtol=1e-3, atol=1e-3)
-
-
-def test_temperature_divides_distances_and_not_volumes() -> None:
-    stats = ClassGaussians(6, "covariance")
-    add_cell(stats, correlated())
-    add_cell(stats, correlated(200) * 0.5 + 3)
-    given, x = (stats.means, stats.covariances(), 0.3, 0.02), correlated(7)
-    plain, hot = (Discriminant(*given, temperature=t).scores(x) for t in (1.0, 4.0))
-    volumes = -0.5 * Discriminant(*given).log_det.float()
-    close(hot - volumes, (plain - volumes) / 4, rtol=1e-4, atol=1e-4)
 
 
 def test_cells_map_classes_and_tasks_whatever_the_sizes() -> None:

@@ -79,16 +79,6 @@ def test_cells_taken_out_leave_the_others_as_they_were() -> None:
     close(stats.covariances()[0], whole.covariances()[3], rtol=0, atol=0)
 
 
-def test_cells_of_another_are_appended_with_their_covariances() -> None:
-    stats, other = pooled(), pooled()
-    other.means += 1
-    other.spread *= 3
-    stats.append(other, 2)
-    assert len(stats.spread) == 4
-    close(stats.means[4:], other.means[2:], rtol=0, atol=0)
-    close(stats.covariances()[4:], other.covariances()[2:], rtol=0, atol=0)
-
-
 def test_draws_have_the_mean_and_the_shared_covariance() -> None:
     torch.manual_seed(0)
     stats = pooled()

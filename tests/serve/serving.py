@@ -15,12 +15,12 @@ from fastapi.testclient import TestClient
 from pictures import NAMES, QUICK, stripes
 from PIL import Image
 
-from hashprompt.serve.app import create_app
 from hashprompt.serve.jobs.learn_process import carry_out
+from hashprompt.serve.server import create_app
 from hashprompt.serve.service import Service
 from hashprompt.serve.settings import ServeSettings
 
-PATIENCE = 300.0  # seconds until something counts as stuck
+PATIENCE = 120.0  # seconds until something counts as stuck
 Files = list[tuple[str, tuple[str, bytes, str]]]
 
 

@@ -15,8 +15,8 @@ from serving import ThreadWorker, class_folders, named, png, pngs, wait_for
 
 from hashprompt import ContinualClassifier
 from hashprompt.photos.predictor import Predictor
-from hashprompt.serve.answering import Answering
 from hashprompt.serve.http.metrics import Metrics
+from hashprompt.serve.predict_queue import PredictQueue
 from hashprompt.serve.settings import Limits, ServeSettings
 
 Serve = Callable[..., TestClient]
@@ -43,7 +43,7 @@ def test_answers_are_those_of_predict(serve: Serve, zoo: Path) -> None:
         assert [near["label"] for near in answer["reminds_of"]] == [
             near["class"] for near in other.reminds_of
         ]
-        assert {near["learn"] for near in answer["reminds_of"]} == {"photos"}
+        assert {near["session"] for near in answer["reminds_of"]} == {"photos"}
         top = [(one["label"], one["probability"]) for one in answer["top"]]
         assert [label for label, _ in top] == [label for label, _ in other.top(5)]
     assert [answer["file"] for answer in found["answers"]] == [f"{n}.png" for n in range(4)]
@@ -145,8 +145,9 @@ def test_too_many_questions_are_told_to_come_again(
 
 
 def test_memory_for_questions_is_bounded_and_given_back(serve: Serve, zoo: Path) -> None:
-    photo = png()
-    client = serve(zoo, limits=Limits(memory_bytes=len(photo) + 10))
+    photo = png(side=128)
+    assert len(photo) > 500  # more than the rest of the form
+    client = serve(zoo, limits=Limits(memory_bytes=len(photo) + 500))
     files = named(("a.png", photo), ("b.png", photo))
     for _ in range(3):
         assert client.post("/api/ask", files=files).status_code == 503
@@ -169,26 +170,26 @@ def test_a_fault_is_told_without_its_traceback(
     assert answer.json()["request"] == answer.headers["x-request-id"]
     assert "secret" not in answer.text
     assert "Traceback" not in answer.text
-    assert "hashprompt_faults_total 1" in client.get("/metrics").text
+    assert "hashprompt_faults_total 1.0" in client.get("/metrics").text
     assert ask(client, ("a.png", png()))["answers"][0]["label"] == "ash"
 
 
 def test_a_fault_while_it_starts_does_not_keep_questions_waiting(
     zoo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed, loaded = threading.Event(), Answering._loaded
+    failed, loaded = threading.Event(), PredictQueue._loaded
 
-    def fail_once(self: Answering) -> Predictor:
+    def fail_once(self: PredictQueue) -> Predictor:
         if failed.is_set():
             return loaded(self)
         failed.set()
         raise RuntimeError("the memory was full")
 
-    monkeypatch.setattr(Answering, "_loaded", fail_once)
-    answering = Answering(ServeSettings(zoo, "nano", QUICK), Metrics())
+    monkeypatch.setattr(PredictQueue, "_loaded", fail_once)
+    answering = PredictQueue(ServeSettings(zoo, "nano", QUICK), Metrics())
     answering.start()
     assert failed.wait(60)
-    answered = asyncio.run(asyncio.wait_for(answering.ask([("a.png", png())]), 60))
+    answered = asyncio.run(asyncio.wait_for(answering.predict([("a.png", png())]), 60))
     answering.stop()
     assert [answer.label for answer in answered.answers] == ["ash"]
 

@@ -343,10 +343,10 @@ def test_the_metrics_count(serve: Serve, zoo: Path) -> None:
     client.post("/api/ask", files=named(("a.png", png()), ("b.png", png())))
     client.get("/nothing")
     text = client.get("/metrics").text
-    assert "hashprompt_answers_total 2\n" in text
-    assert 'hashprompt_requests_total{method="GET",status="404"} 1\n' in text
-    assert 'hashprompt_ask_seconds_bucket{le="+Inf"} 1\n' in text
-    assert "hashprompt_version 1\n" in text
+    assert "hashprompt_answers_total 2.0\n" in text
+    assert 'hashprompt_requests_total{method="GET",status="404"} 1.0\n' in text
+    assert 'hashprompt_ask_seconds_bucket{le="+Inf"} 1.0\n' in text
+    assert "hashprompt_version 1.0\n" in text
 
 
 def test_methods_that_somebody_invents_are_counted_as_one(serve: Serve, zoo: Path) -> None:
@@ -354,7 +354,7 @@ def test_methods_that_somebody_invents_are_counted_as_one(serve: Serve, zoo: Pat
     for method in ("INVENTED", "OTHER"):
         client.request(method, "/api/state")
     text = client.get("/metrics").text
-    assert 'hashprompt_requests_total{method="?",status="403"} 2\n' in text
+    assert 'hashprompt_requests_total{method="?",status="403"} 2.0\n' in text
     assert "INVENTED" not in text
 
 

@@ -30,7 +30,7 @@ class Killable:
         command = [sys.executable, "-m", "hashprompt", "serve", str(folder), "--port", "0"]
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [*command, "--backbone", "nano", "--effort", "quick", "--keep-asked", *options],
+                [*command, "--backbone", "nano", "--effort", "quick", "--keep-unsure", *options],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -134,7 +134,7 @@ def test_twenty_kills_at_random_moments_of_teaching_and_asking(tmp_path: Path) -
     assert "Traceback" not in log.read_text()
     private = files_below(tmp_path / "place" / "zoo-serving")
     assert all(
-        name.startswith(("jobs/", "uploads/", "asked/")) or "/" not in name for name in private
+        name.startswith(("jobs/", "uploads/", "unsure/")) or "/" not in name for name in private
     )
     assert {p.name for p in folder.parent.iterdir()} <= {"zoo", "zoo-serving", "zoo-reports"}
 

@@ -15,7 +15,6 @@ from serving import PATIENCE, ThreadWorker
 
 from hashprompt import UserError
 from hashprompt.serve import server
-from hashprompt.serve.app import create_app
 from hashprompt.serve.service import Service
 from hashprompt.serve.settings import Limits, ServeSettings
 
@@ -30,8 +29,7 @@ def port(original: Path) -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server, "HEADER_SECONDS", 1.0)
         listening = server.listen("127.0.0.1", 0)
-        app = create_app(Service(settings, ThreadWorker()))
-        running = server.uvicorn_server(app, settings)
+        running = server.uvicorn_server(Service(settings, ThreadWorker()))
         thread = threading.Thread(target=running.run, args=([listening],))
         thread.start()
         yield listening.getsockname()[1]
@@ -157,10 +155,10 @@ def test_a_client_that_leaves_while_it_sends_is_no_fault(
         """Nobody listens."""
 
     settings = ServeSettings(original, "nano", QUICK, read_only=True)
-    app = create_app(Service(settings, ThreadWorker()))
+    app = server.create_app(Service(settings, ThreadWorker()))
     with caplog.at_level("INFO", "hashprompt.serve"):
         asyncio.run(app(scope, receive, send))
-    assert app.metrics.value("faults_total") == 0  # type: ignore[attr-defined]
+    assert app.metrics.registry.get_sample_value("hashprompt_faults_total") == 0
     assert "client gone" in caplog.text
     assert "Traceback" not in caplog.text
 

@@ -394,12 +394,12 @@ def test_classes_are_listed_renamed_merged_and_forgotten(serve: Serve, zoo: Path
         ({}, named(("a.png", b"x")), 400, "which class"),
         ({}, named(("../a.png", b"x")), 400, "which class"),
         ({}, [("photos", ("x/a.txt", b"x", "text/plain"))], 400, "No photo"),
-        ({"label": "x" * 201}, named(("a.png", b"x")), 400, "200 letters"),
+        ({"label": "x" * 201}, named(("a.png", b"x")), 422, "label"),
         ({"label": "a\x1bb"}, named(("a.png", b"x")), 400, "cannot be seen"),
-        ({"label": "x", "effort": "more"}, named(("a.png", b"x")), 400, "effort"),
-        ({"label": "x", "rename": "[1]"}, named(("a.png", b"x")), 400, "JSON"),
+        ({"label": "x", "effort": "more"}, named(("a.png", b"x")), 422, "effort"),
+        ({"label": "x", "rename": "[1]"}, named(("a.png", b"x")), 422, "rename"),
         ({"label": "x"}, named(("a.zip", b"x")), 400, "its own classes"),
-        ({}, named(("a.zip", b"x"), ("b.png", b"x")), 400, "alone"),
+        ({}, named(("a.zip", b"x"), ("b.png", b"x")), 400, "one .zip"),
         ({"label": "x"}, named(*[("a.png", b"x")] * 4), 413, "at most 3"),
         ({"label": "x"}, named(("a.png", bytes(1001))), 413, "too large"),
     ],
@@ -429,7 +429,7 @@ def test_a_full_disk_is_told_and_not_a_fault(
     assert answer.status_code == 503
     assert "No space left on device" in answer.json()["error"]
     assert str(zoo.parent) not in answer.text
-    assert "hashprompt_faults_total 0\n" in client.get("/metrics").text
+    assert "hashprompt_faults_total 0.0\n" in client.get("/metrics").text
 
 
 def test_a_job_that_cannot_be_begun_does_not_stop_the_next(serve: Serve, zoo: Path) -> None:

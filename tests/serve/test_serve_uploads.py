@@ -46,9 +46,9 @@ def test_others_are_served_while_a_zip_is_unpacked(
     files = [("photos", ("trees.zip", packed, "application/zip"))]
     with Held() as held, ThreadPoolExecutor(2) as threads:
 
-        def slow(self: LessonReader) -> Any:
+        def slow(self: LessonReader, packed: Any) -> Any:
             held.wait()
-            return unpacked(self)
+            return unpacked(self, packed)
 
         monkeypatch.setattr(LessonReader, "_unpacked", slow)
         planned = threads.submit(client.post, "/api/plan", files=files)

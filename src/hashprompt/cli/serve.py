@@ -31,11 +31,11 @@ def serve(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Read-only: no teaching, no edits.")
     ] = False,
-    keep_asked: Annotated[
+    keep_unsure: Annotated[
         bool | None,
         typer.Option(
-            "--keep-asked/--no-keep-asked",
-            help="Keep photos with unsure answers for review; default: as before.",
+            "--keep-unsure/--no-keep-unsure",
+            help="Store unknown and unsure photos for review; default: as before.",
         ),
     ] = None,
     photos: Annotated[
@@ -56,17 +56,18 @@ def serve(
         str | None,
         typer.Option(envvar="HASHPROMPT_TOKEN", help="Required of clients; safer as a variable."),
     ] = None,
-    most_photos: Annotated[int, typer.Option(min=1, help="Photos to teach at a time.")] = 1000,
-    most_photo_mb: Annotated[int, typer.Option(min=1, help="Megabytes of a photo.")] = 30,
-    most_body_mb: Annotated[int, typer.Option(min=1, help="Megabytes to teach at a time.")] = 500,
-    most_waiting: Annotated[int, typer.Option(min=1, help="Photos that wait for answers.")] = 256,
-    most_kept: Annotated[int, typer.Option(min=1, help="Unsure photos; the oldest go.")] = 500,
+    max_photos: Annotated[int, typer.Option(min=1, help="Photos to teach at a time.")] = 1000,
+    max_photo_mb: Annotated[int, typer.Option(min=1, help="Size of a photo in MB.")] = 30,
+    max_upload_mb: Annotated[int, typer.Option(min=1, help="MB to teach at a time.")] = 500,
+    max_waiting: Annotated[int, typer.Option(min=1, help="Photos waiting for answers.")] = 256,
+    max_kept: Annotated[int, typer.Option(min=1, help="Unsure photos; the oldest go.")] = 500,
 ) -> None:
     """Teach and classify in the browser, or by HTTP: a page, and an API (see /docs).
 
     `hashprompt serve birds/` · then open http://127.0.0.1:8765/
     """
-    missing = [name for name in ("fastapi", "uvicorn", "python_multipart") if not find_spec(name)]
+    needed = ("fastapi", "uvicorn", "python_multipart", "prometheus_client")
+    missing = [name for name in needed if not find_spec(name)]
     if missing:
         raise UserError(f"`serve` needs {', '.join(missing)}: pip install 'hashprompt[serve]'")
     from hashprompt.backbone.names import with_full_file
@@ -86,11 +87,11 @@ def serve(
     from hashprompt.serve.settings import Limits, ServeSettings
 
     limits = Limits(
-        photos=most_photos,
-        photo_bytes=most_photo_mb * MEGABYTE,
-        body_bytes=most_body_mb * MEGABYTE,
-        waiting_photos=most_waiting,
-        kept_photos=most_kept,
+        photos=max_photos,
+        photo_bytes=max_photo_mb * MEGABYTE,
+        body_bytes=max_upload_mb * MEGABYTE,
+        waiting_photos=max_waiting,
+        kept_photos=max_kept,
     )
     run(
         ServeSettings(
@@ -100,7 +101,7 @@ def serve(
             host=host,
             hosts=tuple(allow_host or ()),
             read_only=read_only,
-            keep_asked=keep_asked,
+            keep_unsure=keep_unsure,
             photos=photos.expanduser() if photos else None,
             effort=effort,
             reports=not no_report,

@@ -14,7 +14,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class Serving(Schema):
     """`serving.json`: what is switched on."""
 
-    keep_asked: bool
+    keep_unsure: bool
 
 
 class StoredJob(Schema):
@@ -38,8 +38,8 @@ class StoredJob(Schema):
     report: str | None
 
 
-class AskedPhoto(Schema):
-    """`asked/ID.json`: a photo that it was unsure about."""
+class UnsurePhoto(Schema):
+    """`unsure/ID.json`: a photo of the review queue."""
 
     id: Annotated[str, Field(pattern=PHOTO_ID)]
     file: str

@@ -1,11 +1,10 @@
-"""Photos that it was unsure about, kept on disk if the user wants it, and grouped by likeness."""
+"""Unsure photos, kept on disk if the user wants it, and clustered by similarity."""
 
 import hashlib
 import os
 import re
-import sys
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
@@ -19,18 +18,17 @@ from hashprompt.errors import UserError
 from hashprompt.photos.answers import Answer
 from hashprompt.photos.sorting.clusters import SMALLEST, Groups
 from hashprompt.photos.sorting.journal import decode_feature, encode_feature
-from hashprompt.schemas.serving import PHOTO_ID, AskedPhoto
+from hashprompt.schemas.serving import PHOTO_ID, UnsurePhoto
 from hashprompt.serve.http.request_log import log
 from hashprompt.serve.state_dir import PrivateFolder
 from hashprompt.storage.files import Target, inside, remove_file, write_atomically
 from hashprompt.storage.json_files import read_json, write_json
 
-ALONE = "alone"
 THUMBNAIL = 320  # pixels of the longer side
-LONGEST_NAME = 200
+MAX_NAME = 200
 
 
-class AskedPhotos:
+class ReviewQueue:
     """The photos that are kept; threads may share it.
 
     Args:
@@ -47,15 +45,15 @@ class AskedPhotos:
 
     def load(self, keep: bool | None) -> None:
         """Read what is there; `keep` switches keeping on or off, None leaves it as it was."""
-        if keep is not None and keep != self._private.keeps_asked:
-            self._private.keep_asked(keep)
-        self.is_on = self._private.keeps_asked
+        if keep is not None and keep != self._private.keeps_unsure:
+            self._private.keep_unsure(keep)
+        self.is_on = self._private.keeps_unsure
         found = []
-        for name in os.listdir(self._private.asked):
+        for name in os.listdir(self._private.unsure):
             stem = name.removesuffix(".json")
             if name.endswith(".json") and re.fullmatch(PHOTO_ID, stem):
                 try:
-                    found.append(read_json(self._file(stem, ".json"), AskedPhoto, "Remove it."))
+                    found.append(read_json(self._file(stem, ".json"), UnsurePhoto, "Remove it."))
                 except (FileNotFoundError, UserError) as error:
                     log("kept photo unreadable", photo=stem, error=str(error))
         self._photos = {photo["id"]: photo for photo in sorted(found, key=lambda p: p["when"])}
@@ -65,7 +63,7 @@ class AskedPhotos:
 
     def switch(self, on: bool) -> None:
         with self._lock:
-            self._private.keep_asked(on)
+            self._private.keep_unsure(on)
             self.is_on = on
 
     def keep(self, answer: Answer, feature: np.ndarray, content: bytes) -> None:
@@ -73,7 +71,7 @@ class AskedPhotos:
         name = hashlib.sha256(content).hexdigest()[:32]
         photo = {
             "id": name,
-            "file": answer.name[:LONGEST_NAME],
+            "file": answer.name[:MAX_NAME],
             "label": str(answer.label),
             "probability": answer.confidence,
             "unknown": answer.unknown,
@@ -89,7 +87,7 @@ class AskedPhotos:
             self.remove(list(self._photos)[: -self._most])
 
     def remove(self, names: Iterable[str]) -> int:
-        """Remove photos; says how many of them there were."""
+        """Remove photos; returns how many of them there were."""
         with self._lock:
             there = [name for name in dict.fromkeys(names) if self._photos.pop(name, None)]
             for name in there:
@@ -116,12 +114,12 @@ class AskedPhotos:
         return content.getvalue()
 
     def _file(self, name: str, suffix: str = "") -> Target:
-        return inside(self._private.asked, name + suffix)
+        return inside(self._private.unsure, name + suffix)
 
-    # Groups. -------------------------------------------------------------------------------
+    # Clusters. -----------------------------------------------------------------------------
 
     def groups(self) -> list[dict[str, Any]]:
-        """Photos that are like each other, the largest group first; then those that are not."""
+        """Clusters of similar photos, the largest first; then the others, by label."""
         with self._lock:
             photos, key = list(self._photos.values()), tuple(self._photos)
         if self._groups[0] != key:
@@ -130,21 +128,23 @@ class AskedPhotos:
 
 
 def _grouped(photos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    labels = _likeness([decode_feature(photo["feature"]) for photo in photos])
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for photo, number in sorted(zip(photos, labels, strict=True), key=_place):
-        name = f"group-{number + 1}"
-        if number < 0:  # like no others: at least by what they are taken for
-            name = ALONE if photo["is_unknown"] else f"like-{photo['label']}"
-        groups.setdefault(name, []).append(photo)
+    groups: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
+    clusters = _clusters([decode_feature(photo["feature"]) for photo in photos])
+    for photo, number in zip(photos, clusters, strict=True):
+        if number >= 0:
+            groups[number, f"group-{number + 1}"].append(photo)
+        elif photo["is_unknown"]:
+            groups[len(photos) + 1, "alone"].append(photo)
+        else:  # similar to no others: at least by what they are taken for
+            groups[len(photos), f"like-{photo['label']}"].append(photo)
     return [
-        {"id": name, "likely": _likely(members), "photos": [_shown(p) for p in members]}
-        for name, members in groups.items()
+        {"id": name, "likely": _likely(members), "photos": members}
+        for (_, name), members in sorted(groups.items())
     ]
 
 
-def _likeness(features: Sequence[np.ndarray]) -> list[int]:
-    """The group of each photo; -1 for those that are like no others."""
+def _clusters(features: Sequence[np.ndarray]) -> list[int]:
+    """The cluster of each photo; -1 for those that are in none."""
     width = len(features[-1]) if features else 0
     # A classifier with another backbone may have been here before.
     same = [row for row, feature in enumerate(features) if len(feature) == width]
@@ -155,21 +155,8 @@ def _likeness(features: Sequence[np.ndarray]) -> list[int]:
     return list(labels.tolist())
 
 
-def _place(row: tuple[dict[str, Any], int]) -> tuple[int, bool, str]:
-    """Groups by number, then photos that are in none, unknown ones last."""
-    photo, number = row
-    if number >= 0:
-        return number, False, ""
-    return sys.maxsize, photo["is_unknown"], photo["label"]
-
-
 def _likely(photos: Sequence[dict[str, Any]]) -> str | None:
-    """What more than half of them are taken for; unknown ones are not asked."""
+    """What more than half of them are taken for; unknown ones do not count."""
     counts = Counter(photo["label"] for photo in photos if not photo["is_unknown"])
     label, count = counts.most_common(1)[0] if counts else ("", 0)
     return label if count > len(photos) / 2 else None
-
-
-def _shown(photo: dict[str, Any]) -> dict[str, Any]:
-    names = ("id", "file", "label", "probability", "unknown", "when")
-    return {name: photo[name] for name in names}

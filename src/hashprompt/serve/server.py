@@ -1,27 +1,35 @@
-"""Runs the application: the socket, uvicorn, and clients that hold the line."""
+"""Runs the server: the application, the socket, uvicorn, and clients that hold connections."""
 
 import asyncio
 import secrets
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from hashprompt.errors import UserError
-from hashprompt.serve.app import create_app
-from hashprompt.serve.http.guard import HEADER_BYTES
+from hashprompt import __version__
+from hashprompt.errors import UserError, shortened
+from hashprompt.serve.http.guard import HEADER_BYTES, Guard
+from hashprompt.serve.http.problems import FAULT, Problem, Refusal, problem_response
 from hashprompt.serve.http.request_log import log_to_stderr
+from hashprompt.serve.routes import history, learn, pages, predict, review
 from hashprompt.serve.service import Service
 from hashprompt.serve.settings import ServeSettings
 
+ROUTERS = (predict.router, learn.router, history.router, review.router, pages.router)
 HEADER_SECONDS = 15.0  # in which they must have arrived
-KEEP_ALIVE = 10  # seconds that a line may be idle between two requests
-BACKLOG = 512  # lines that wait to be taken
+KEEP_ALIVE = 10  # seconds that a connection may be idle between two requests
+BACKLOG = 512  # connections that wait to be taken
 EVERYWHERE = {  # hosts that stand for all addresses -> an address that nobody has
     "0.0.0.0": (socket.AF_INET, "192.0.2.1"),
     "::": (socket.AF_INET6, "2001:db8::1"),
@@ -29,11 +37,61 @@ EVERYWHERE = {  # hosts that stand for all addresses -> an address that nobody h
 GRACE = 3  # seconds for answers that are on their way when the server stops
 
 
-class ImpatientProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, but who does not send a whole request in time is hung up on.
+# The application. ----------------------------------------------------------------------------
 
-    Where all places are taken, the line that has asked nothing for longest goes at once: who only
-    holds lines keeps nobody out.
+
+def create_app(service: Service) -> Guard:
+    """A server as an ASGI application, which starts the service unless that was done before."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await run_in_threadpool(service.start)
+        try:
+            yield
+        finally:
+            await run_in_threadpool(service.stop)
+
+    app = FastAPI(
+        title="hashprompt serve",
+        version=__version__,
+        summary="Teach and ask a classifier that keeps learning.",
+        docs_url=None,  # FastAPI's own load from another host
+        redoc_url=None,
+        lifespan=lifespan,
+        responses={"4XX": {"model": Problem}, "503": {"model": Problem}},
+    )
+    app.state.service = service
+    for router in ROUTERS:
+        app.include_router(router)
+    app.mount("/static", StaticFiles(packages=[("hashprompt.serve", "page")]))
+    for kind in (HTTPException, UserError, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _in_words)
+    return Guard(app, service.settings, service.metrics)
+
+
+async def _in_words(request: Request, error: Exception) -> Response:
+    """What was wrong with a request, as all problems are reported."""
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "body")
+        text = f"{where}: {first['msg']}" if where else str(first["msg"])
+        error = Refusal(422, f"The request is not as expected: {shortened(text, 200)}.")
+    elif isinstance(error, UserError):
+        error = Refusal(400, str(error))
+    elif not isinstance(error, HTTPException):  # the guard writes it to the log
+        error = Refusal(503, FAULT, 5)
+    error.detail = request.app.state.service.settings.for_clients(error.detail)
+    return problem_response(error, str(request.state.request_id))
+
+
+# Connections. --------------------------------------------------------------------------------
+
+
+class ImpatientProtocol(H11Protocol):
+    """HTTP by uvicorn, but a connection that does not send a whole request in time is closed.
+
+    Where all places are taken, the connection that has been idle for longest is closed at once:
+    idle connections keep nobody out.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -42,16 +100,16 @@ class ImpatientProtocol(H11Protocol):
         self._wait_for_request()
 
     def _make_room(self) -> None:
-        lines = [line for line in self.connections if isinstance(line, ImpatientProtocol)]
-        open_lines = [line for line in lines if not line.transport.is_closing()]
-        if self.limit_concurrency is None or len(open_lines) < self.limit_concurrency:
+        others = [one for one in self.connections if isinstance(one, ImpatientProtocol)]
+        others = [one for one in others if not one.transport.is_closing()]
+        if self.limit_concurrency is None or len(others) < self.limit_concurrency:
             return
-        silent = [line for line in open_lines if line is not self and line.is_silent]
-        if silent:
-            min(silent, key=lambda line: line.since).transport.close()
+        idle = [one for one in others if one is not self and one.is_idle]
+        if idle:
+            min(idle, key=lambda one: one.since).transport.close()
 
     @property
-    def is_silent(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no request of it is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
@@ -61,43 +119,45 @@ class ImpatientProtocol(H11Protocol):
 
     def _wait_for_request(self) -> None:
         before, self.since = self.cycle, self.loop.time()
-        self.loop.call_later(HEADER_SECONDS, self._hang_up_unless_asked, before)
+        self.loop.call_later(HEADER_SECONDS, self._close_unless_asked, before)
 
-    def _hang_up_unless_asked(self, before: Any) -> None:
+    def _close_unless_asked(self, before: Any) -> None:
         if self.cycle is before and not self.transport.is_closing():
             self.transport.close()
 
 
-def new_token() -> str:
-    return secrets.token_urlsafe(24)
+def uvicorn_server(service: Service) -> uvicorn.Server:
+    """The application over HTTP, with bounds on all that a client can make it wait for."""
+    config = uvicorn.Config(
+        create_app(service),
+        http=ImpatientProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=service.settings.limits.connections,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=GRACE,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+    )
+    return uvicorn.Server(config)
 
 
-def serve(settings: ServeSettings, port: int, say: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C.
-
-    Args:
-        port: 0 for any that is free.
-        say: prints a line.
-
-    Raises:
-        UserError: if the folder is no classifier or in use, or the address cannot be had.
-    """
-    if settings.token is None and not settings.is_local:
-        settings = replace(settings, token=new_token())
-    listening = listen(settings.host, port)
-    log_to_stderr()
-    service = Service(settings)
-    service.start()  # here, since uvicorn would tell as a traceback what is wrong
-    host = reachable(settings.host)
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{listening.getsockname()[1]}/"
-    say(f"Serving {settings.folder} at {address} (Ctrl-C stops).")
-    if settings.token:
-        say(f"Open {address}?token={settings.token} (the token is not shown again).")
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at an address; port 0 is any free one."""
     try:
-        uvicorn_server(create_app(service), settings).run([listening])
-    finally:
-        service.stop()
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        is_everywhere = host == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server(
+            address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=is_everywhere
+        )
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"Cannot listen at {host}, port {port}: {reason}. Choose another --port (0: any)."
+        ) from error
 
 
 def reachable(host: str) -> str:
@@ -111,38 +171,29 @@ def reachable(host: str) -> str:
     return socket.gethostname()
 
 
-def uvicorn_server(app: ASGIApp, settings: ServeSettings) -> uvicorn.Server:
-    """What speaks HTTP, with bounds on all that a client can make it wait for."""
-    config = uvicorn.Config(
-        app,
-        http=ImpatientProtocol,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=settings.limits.connections,
-        timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=GRACE,
-        h11_max_incomplete_event_size=HEADER_BYTES,
-    )
-    return uvicorn.Server(config)
+def serve(settings: ServeSettings, port: int, say: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C.
 
+    Args:
+        port: 0 for any that is free.
+        say: prints a line.
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket at an address; port 0 is any free one."""
+    Raises:
+        UserError: if the folder is no classifier or in use, or the address cannot be had.
+    """
+    if settings.token is None and not settings.is_local:
+        settings = replace(settings, token=secrets.token_urlsafe(24))
+    listening = listen(settings.host, port)
+    log_to_stderr()
+    service = Service(settings)
+    service.start()  # here, since uvicorn would show a traceback of what is wrong
+    host = reachable(settings.host)
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{listening.getsockname()[1]}/"
+    say(f"Serving {settings.folder} at {address} (Ctrl-C stops).")
+    if settings.token:
+        say(f"Open {address}?token={settings.token} (the token is not shown again).")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(BACKLOG)  # who is told the address may come at once
-    except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(
-            f"Cannot listen at {host}, port {port}: {reason}. Choose another --port (0: any)."
-        ) from error
-    return listening
+        uvicorn_server(service).run([listening])
+    finally:
+        service.stop()

@@ -9,14 +9,13 @@ from fastapi import Depends, Request
 
 from hashprompt.photos.answers import Answer
 from hashprompt.photos.store.store import Store
-from hashprompt.serve.answering import Answering, header_status
 from hashprompt.serve.http.metrics import Metrics
 from hashprompt.serve.http.problems import Refusal
-from hashprompt.serve.http.uploads import MemoryBudget
 from hashprompt.serve.jobs.jobs import Job, Jobs
 from hashprompt.serve.jobs.learning import Learning, LearnWorker, Worker
 from hashprompt.serve.jobs.rollback import is_free, left_elsewhere
-from hashprompt.serve.review_queue import AskedPhotos
+from hashprompt.serve.predict_queue import PredictQueue, header_status
+from hashprompt.serve.review_queue import ReviewQueue
 from hashprompt.serve.settings import ServeSettings
 from hashprompt.serve.state_dir import PrivateFolder
 
@@ -38,22 +37,22 @@ class Service:
     def __init__(self, settings: ServeSettings, worker: Worker | None = None) -> None:
         self.settings, self.metrics = settings, Metrics()
         self.store = Store(settings.folder)
-        self.answering = Answering(settings, self.metrics, self._is_to_keep, self._is_learning)
-        self.budget = MemoryBudget(settings.limits.memory_bytes)
+        self.predictions = PredictQueue(settings, self.metrics, self._is_to_keep, self._is_learning)
         self.private = PrivateFolder(settings.folder)
         self.jobs = Jobs(self.private, settings.limits.kept_jobs)
-        self.asked = AskedPhotos(self.private, settings.limits.kept_photos)
+        self.review = ReviewQueue(self.private, settings.limits.kept_photos)
         self.learning = Learning(settings, self.jobs, self._learned, worker or LearnWorker())
         self.followers = 0  # clients that follow a job
         self.is_planning = False
         self._read: tuple[tuple[int, ...], tuple[int, list[str]]] | None = None
         self._running: ExitStack | None = None
-        self.metrics.gauges |= {
-            "version": self.version,
-            "waiting_photos": lambda: self.answering.waiting,
-            "jobs": lambda: len(self.jobs.unfinished()),
-            "unsure_photos": lambda: len(self.asked),
-        }
+        for name, text, read in (
+            ("version", "The current version; 0 before the first.", self.version),
+            ("waiting_photos", "Photos without answers yet.", lambda: self.predictions.waiting),
+            ("jobs", "Sessions that wait or run.", lambda: len(self.jobs.unfinished())),
+            ("unsure_photos", "Photos in the review queue.", lambda: len(self.review)),
+        ):
+            self.metrics.add_gauge(name, text, read)
 
     def start(self) -> None:
         """Begin, unless it has begun. A server that only answers writes nothing.
@@ -67,12 +66,12 @@ class Service:
             if not self.settings.read_only:
                 stack.enter_context(self.private.opened())
                 self.jobs.load()
-                self.asked.load(self.settings.keep_asked)
+                self.review.load(self.settings.keep_unsure)
                 self.learning.start()
                 stack.callback(self.learning.stop)
                 threading.Thread(target=self._import_ahead, name="importing", daemon=True).start()
-            self.answering.start()
-            stack.callback(self.answering.stop)
+            self.predictions.start()
+            stack.callback(self.predictions.stop)
             self._running = stack.pop_all()
 
     def stop(self) -> None:
@@ -88,7 +87,7 @@ class Service:
     def _is_to_keep(self, answer: Answer) -> bool:
         """Whether a photo with this answer goes to those it is unsure about."""
         unsure = answer.is_unknown or answer.confidence < self.settings.sure
-        return self.asked.is_on and unsure
+        return self.review.is_on and unsure
 
     def _is_learning(self) -> bool:
         return bool(self.jobs.unfinished())
@@ -132,7 +131,7 @@ class Service:
         return self._read[1]
 
     def _learned(self, job: Job) -> None:
-        self.asked.remove(job.asked)
+        self.review.remove(job.asked)
 
 
 def _service_of(request: Request) -> Service:

@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ class ServeSettings:
         backbone, options: as `ContinualClassifier` takes them.
         hosts: names, beside addresses, under which a browser may know the server.
         read_only: answer, and change nothing.
-        keep_asked: begin to keep unsure photos; None: as it was.
+        keep_unsure: begin to keep unsure photos; None: as it was.
         photos: where taught photos are kept, in class folders; None: they are not.
         effort: of learns, where a request names none.
         reports: write a page of what changed after each learn, which shows confused photos.
@@ -61,7 +62,7 @@ class ServeSettings:
     host: str = "127.0.0.1"
     hosts: tuple[str, ...] = ()
     read_only: bool = False
-    keep_asked: bool | None = None
+    keep_unsure: bool | None = None
     photos: Path | None = None
     effort: Effort = "normal"
     reports: bool = True
@@ -90,9 +91,11 @@ class ServeSettings:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = address_of(host)
+    return host.lower() == "localhost" or (address is not None and address.is_loopback)
+
+
+def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    with suppress(ValueError):
+        return ipaddress.ip_address(host)
+    return None

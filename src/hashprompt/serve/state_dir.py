@@ -2,7 +2,7 @@
 
 zoo-serving/jobs/ID/        job.json; photos/ and the list of them until the job ends
 zoo-serving/uploads/ID/     what is being received; emptied when the server starts
-zoo-serving/asked/          photos it was unsure about, if the user wants them kept
+zoo-serving/unsure/         the review queue, if the user wants unsure photos kept
 zoo-serving/serving.json    whether they are
 """
 
@@ -16,7 +16,7 @@ from hashprompt.storage.files import Target, inside, make_private_folder, remove
 from hashprompt.storage.json_files import read_json, write_json
 from hashprompt.storage.lock import locked
 
-JOBS, UPLOADS, ASKED, SWITCHES = "jobs", "uploads", "asked", "serving.json"
+JOBS, UPLOADS, UNSURE, SWITCHES = "jobs", "uploads", "unsure", "serving.json"
 
 
 class PrivateFolder:
@@ -37,7 +37,7 @@ class PrivateFolder:
         in_use = f"Another server uses {self.folder}. Stop it first, or start with --read-only."
         with locked(self.folder, lambda: in_use):
             remove_new(inside(self.folder, UPLOADS))
-            for name in (JOBS, UPLOADS, ASKED):
+            for name in (JOBS, UPLOADS, UNSURE):
                 make_private_folder(inside(self.folder, name))
             yield
 
@@ -51,21 +51,21 @@ class PrivateFolder:
         return place
 
     @property
-    def asked(self) -> Target:
-        return inside(self.folder, ASKED)
+    def unsure(self) -> Target:
+        return inside(self.folder, UNSURE)
 
     def job_names(self) -> list[str]:
         return sorted(os.listdir(inside(self.folder, JOBS)))
 
     @property
-    def keeps_asked(self) -> bool:
+    def keeps_unsure(self) -> bool:
         try:
-            return bool(read_json(self._switches, Serving, "Remove it.")["keep_asked"])
+            return bool(read_json(self._switches, Serving, "Remove it.")["keep_unsure"])
         except FileNotFoundError:
             return False
 
-    def keep_asked(self, on: bool) -> None:
-        write_json(self._switches, {"keep_asked": on})
+    def keep_unsure(self, on: bool) -> None:
+        write_json(self._switches, {"keep_unsure": on})
 
     @property
     def _switches(self) -> Target:

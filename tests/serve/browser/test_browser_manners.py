@@ -24,7 +24,7 @@ def test_photos_are_kept_only_after_the_switch_and_can_be_removed(page: Any, pho
     expect(switch).to_have_attribute("aria-checked", "false")
     expect(page.locator("#groups")).to_have_text("Nothing is kept.")
     switch.click()
-    where = "are kept in the folder trees-serving/asked on the server"
+    where = "are kept in the folder trees-serving/unsure on the server"
     expect(page.locator("#keep-text")).to_contain_text(where)
     open_tab(page, "Ask")
     ask(page, photos / "noise.png")
@@ -48,7 +48,9 @@ def test_a_group_is_named_and_taught(page: Any) -> None:
     two = [{"id": name * 32, **photo} for name in "ab"]
     groups = [{"id": "group-1", "likely": None, "photos": two}]
     say_instead(
-        page, "/api/unsure", {"keep_asked": True, "folder": "trees-serving/asked", "groups": groups}
+        page,
+        "/api/unsure",
+        {"keep_unsure": True, "folder": "trees-serving/unsure", "groups": groups},
     )
     refusal = {"error": "No more learns now.", "request": "1"}
     say_instead(page, "/api/unsure/teach", refusal, status=409)

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse
 
+from hashprompt.errors import shortened
+
 FAULT = "Something went wrong here. Try again later."
-
-
 TOKEN_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>hashprompt</title></head><body>
@@ -16,6 +17,13 @@ TOKEN_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">
 <form action="/"><label>Token <input name="token" type="password" required autofocus></label>
 <button>Open</button></form></body></html>
 """
+
+
+class Problem(BaseModel):
+    """Why a request was not carried out, and what to do."""
+
+    error: str
+    request: str
 
 
 class Refusal(HTTPException):
@@ -32,6 +40,10 @@ class Refusal(HTTPException):
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         super().__init__(status, error, headers)
         self.more = more
+
+
+def too_large(what: str, most: int) -> Refusal:
+    return Refusal(413, f"{shortened(what)} is too large: at most {most / 1e6:g} MB are taken.")
 
 
 def token_page() -> HTMLResponse:

@@ -35,7 +35,7 @@ function showState(state) {
   $("ask-empty").hidden = !isNew;
   $("ask-ready").hidden = isNew;
   $("ask-to-teach").hidden = state.read_only;
-  $("ask-note").textContent = state.keep_asked
+  $("ask-note").textContent = state.keep_unsure
     ? "Photos it is unsure about are kept, see Unsure. All others are forgotten once answered."
     : "Photos are forgotten once answered.";
 }
@@ -148,8 +148,8 @@ function bars(answer) {
 
 function reminders(answer) {
   const near = answer.reminds_of || [];
-  // Which learn it was matters only where that tells them apart.
-  const several = new Set(near.map(({ learn }) => learned(learn))).size > 1;
-  const words = near.map(({ label, learn }) => (several ? `${label} (${learned(learn)})` : label));
+  // Which session it was matters only where that tells them apart.
+  const several = new Set(near.map(({ session }) => learned(session))).size > 1;
+  const words = near.map(({ label, session }) => (several ? `${label} (${learned(session)})` : label));
   return near.length ? [make("p", { class: "fine" }, `Reminds it of ${listed([...new Set(words)])}.`)] : [];
 }

@@ -15,12 +15,12 @@ export function startUnsure(open) {
   onState((state) => {
     $("unsure-count").textContent = state.unsure;
     $("unsure-count").hidden = !state.unsure;
-    showSwitch(state.keep_asked);
+    showSwitch(state.keep_unsure);
   });
 }
 
 async function switchKeeping() {
-  await call("/api/unsure/keep", { json: { on: !app.state.keep_asked } });
+  await call("/api/unsure/keep", { json: { on: !app.state.keep_unsure } });
   await refresh();
   await showUnsure();
 }
@@ -42,9 +42,9 @@ export async function showUnsure() {
   if (!$("groups").querySelector("article")) {
     $("groups").replaceChildren(make("p", { class: "empty" }, "Putting like beside like…"));
   }
-  const { keep_asked, groups, folder } = await call("/api/unsure");
-  showSwitch(keep_asked, folder);
-  $("groups").replaceChildren(...(groups.length ? groups.map(groupCard) : [empty(keep_asked)]));
+  const { keep_unsure, groups, folder } = await call("/api/unsure");
+  showSwitch(keep_unsure, folder);
+  $("groups").replaceChildren(...(groups.length ? groups.map(groupCard) : [empty(keep_unsure)]));
 }
 
 function empty(on) {

@@ -1,64 +1,88 @@
 """Teach, plan, and follow jobs."""
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
 
 from hashprompt.photos import ContinualClassifier
 from hashprompt.photos.inputs.names import SimilarNames, resolve_names
 from hashprompt.photos.learn_job import Effort
 from hashprompt.serve.http.problems import Refusal
-from hashprompt.serve.http.uploads import Lesson, LessonReader, renamed_classes
+from hashprompt.serve.http.uploads import Lesson, LessonForm, LessonReader
 from hashprompt.serve.jobs.jobs import Job
 from hashprompt.serve.jobs.rollback import drop_unfinished
-from hashprompt.serve.models import ChangedOut, JobOut, JobsOut, PlanOut, lesson_form
 from hashprompt.serve.photo_archive import kept_paths
+from hashprompt.serve.routes.models import ChangedOut, JobOut, PhotoForm, documented
 from hashprompt.serve.service import Service, ServiceOf, request_id
 from hashprompt.storage.files import Target, remove_new
 from hashprompt.texts import visible
 
 router = APIRouter(tags=["teach"])
-EFFORTS = ("instant", "quick", "normal", "best")
-LOOKS = 0.25  # seconds between two looks at a job that somebody follows
+POLL = 0.25  # seconds between two looks at a job that somebody follows
 ALIVE = 15.0  # seconds after which a silent stream says that it lives
+Received = tuple[Lesson, Effort, dict[str, str]]  # `rename` is the last
 
 
-@router.post("/api/teach", status_code=202, response_model=JobOut, openapi_extra=lesson_form())
+class TeachForm(PhotoForm, LessonForm):
+    """What `teach` and `plan` take."""
+
+
+class JobsOut(BaseModel):
+    jobs: list[JobOut]
+
+
+class PlannedClass(BaseModel):
+    label: str
+    photos: int  # that would be learned or held out
+    sent: int  # broken ones and those that it knows already among them
+    new: bool
+
+
+class PlanOut(BaseModel):
+    text: str
+    classes: list[PlannedClass]
+    notes: list[str]  # why photos are left out, among others
+    left_out: int  # files that are not photos
+    answers_after_seconds: float
+    done_after_seconds: float
+
+
+@router.post(
+    "/api/teach", status_code=202, response_model=JobOut, openapi_extra=documented(TeachForm)
+)
 async def teach(request: Request, service: ServiceOf) -> dict[str, Any]:
     """Learn photos, as a job: one runs, one more may wait."""
     service.jobs.refuse_more()
-    with _received(service, request) as folder:
-        lesson, fields = await LessonReader(folder, service.settings.limits).read(request)
-        effort, rename = chosen_effort(service, fields.get("effort")), _rename(fields)
-        return (await run_in_threadpool(begin, service, lesson, effort, rename)).to_dict()
+    with upload_folder(service, request) as folder:
+        received = await _received(service, request, folder)
+        return (await run_in_threadpool(begin, service, *received)).to_dict()
 
 
-@router.post("/api/plan", response_model=PlanOut, openapi_extra=lesson_form())
-async def plan(request: Request, service: ServiceOf) -> dict[str, Any]:
+@router.post("/api/plan", openapi_extra=documented(TeachForm))
+async def plan(request: Request, service: ServiceOf) -> PlanOut:
     """What `teach` would do with the same form, and how long it would take; nothing is kept."""
-    with _received(service, request) as folder:
-        lesson, fields = await LessonReader(folder, service.settings.limits).read(request)
-        effort, rename = chosen_effort(service, fields.get("effort")), _rename(fields)
+    with upload_folder(service, request) as folder:
+        received = await _received(service, request, folder)
         if service.is_planning:  # not before: who sends slowly must not keep others from it
             raise Refusal(503, "Another plan is being made. Try again soon.", 2)
         service.is_planning = True
         try:
-            return await run_in_threadpool(_planned, service, lesson, effort, rename)
+            return await run_in_threadpool(_planned, service, *received)
         finally:
             service.is_planning = False
 
 
 @contextmanager
-def _received(service: Service, request: Request) -> Iterator[Target]:
+def upload_folder(service: Service, request: Request) -> Iterator[Target]:
     """A folder for an upload, gone at the end unless a job took it over."""
     folder = service.private.upload(request_id(request))
     try:
@@ -67,17 +91,9 @@ def _received(service: Service, request: Request) -> Iterator[Target]:
         remove_new(folder)
 
 
-def _rename(fields: dict[str, str]) -> dict[str, str]:
-    return renamed_classes(fields.get("rename"))
-
-
-def chosen_effort(service: Service, effort: str | None) -> Effort:
-    """The effort that a client names, or that of the server."""
-    if not effort:
-        return service.settings.effort
-    if effort not in EFFORTS:
-        raise Refusal(400, f"There is no such effort. There are: {', '.join(EFFORTS)}.")
-    return cast(Literal["instant", "quick", "normal", "best"], effort)
+async def _received(service: Service, request: Request, folder: Target) -> Received:
+    lesson, form = await LessonReader(folder, service.settings.limits).read(request)
+    return lesson, form.effort or service.settings.effort, form.rename
 
 
 def begin(
@@ -90,13 +106,13 @@ def begin(
     """Make a job of a lesson."""
     service.jobs.refuse_more()
     service.refuse_unfinished()
-    names = resolved(service, lesson, rename)
+    names = _resolved(service, lesson, rename)
     keep_in = service.settings.photos
     kept = kept_paths(keep_in, lesson, names) if keep_in else {}
     return service.jobs.add(lesson, kept, effort=effort, rename=rename, asked=asked)
 
 
-def resolved(service: Service, lesson: Lesson, rename: dict[str, str]) -> dict[str, str]:
+def _resolved(service: Service, lesson: Lesson, rename: dict[str, str]) -> dict[str, str]:
     """Which class each label means.
 
     Raises:
@@ -106,19 +122,16 @@ def resolved(service: Service, lesson: Lesson, rename: dict[str, str]) -> dict[s
         return resolve_names(lesson.counts, service.known_classes(), rename)
     except SimilarNames as question:
         given, other = map(visible, question.pairs[0])
-        told = (
+        text = (
             f"The names `{given}` and `{other}` differ only by case or blanks. If they are one "
             "class, use one name; else a name that differs by more."
         )
-        pairs = [list(pair) for pair in question.pairs]
-        raise Refusal(409, told, similar=pairs) from question
+        raise Refusal(409, text, similar=question.pairs) from question
 
 
-def _planned(
-    service: Service, lesson: Lesson, effort: Effort, rename: dict[str, str]
-) -> dict[str, Any]:
+def _planned(service: Service, lesson: Lesson, effort: Effort, rename: dict[str, str]) -> PlanOut:
     service.refuse_unfinished()
-    names = resolved(service, lesson, rename)
+    names = _resolved(service, lesson, rename)
     source = lesson.write_list("photos.csv")
     settings = service.settings
     classifier = ContinualClassifier(settings.folder, settings.backbone, **settings.options)
@@ -126,26 +139,26 @@ def _planned(
     weights = Path(made.backbone).name  # of a file, the name is enough
     sent = Counter(names[label] for _, label in lesson.photos)
     known = service.known_classes()
-    return {
-        "text": settings.for_clients(replace(made, backbone=weights).text()),
-        "classes": [
-            {"label": name, "photos": made.photos.get(name, 0), "sent": n, "new": name not in known}
-            for name, n in sorted(sent.items())
+    return PlanOut(
+        text=settings.for_clients(replace(made, backbone=weights).text()),
+        classes=[
+            PlannedClass(label=k, photos=made.photos.get(k, 0), sent=n, new=k not in known)
+            for k, n in sorted(sent.items())
         ],
-        "notes": [settings.for_clients(note) for note in made.notes],
-        "left_out": lesson.left_out,
-        "answers_after_seconds": made.first_answer,
-        "done_after_seconds": round(sum(made.seconds.values()), 2),
-    }
+        notes=[settings.for_clients(note) for note in made.notes],
+        left_out=lesson.left_out,
+        answers_after_seconds=made.first_answer,
+        done_after_seconds=round(sum(made.seconds.values()), 2),
+    )
 
 
-@router.delete("/api/unfinished", response_model=ChangedOut)
-def drop(service: ServiceOf) -> dict[str, Any]:
-    """Drop a learn that was begun outside of this server and is not finished."""
+@router.delete("/api/unfinished")
+def drop(service: ServiceOf) -> ChangedOut:
+    """Drop a session that was begun outside of this server and is not finished."""
     if service.unfinished() is None:
-        raise Refusal(404, "There is no such learn. GET /api/state tells of one as `unfinished`.")
+        raise Refusal(404, "There is no such session. GET /api/state names one as `unfinished`.")
     text = drop_unfinished(service.store)
-    return {"version": service.version(), "text": text}
+    return ChangedOut(version=service.version(), text=text)
 
 
 # Jobs. ---------------------------------------------------------------------------------------
@@ -165,7 +178,7 @@ def job(name: str, service: ServiceOf) -> dict[str, Any]:
 
 @router.delete("/api/jobs/{name}", response_model=JobOut)
 def cancel(name: str, service: ServiceOf) -> dict[str, Any]:
-    """Cancel a job; an ended one stays as it is. Once it is taken back, `message` tells so."""
+    """Cancel a job; an ended one stays as it is. `message` says at last what is left of it."""
     return service.learning.cancel(_found(service, name).id).to_dict()
 
 
@@ -175,7 +188,7 @@ async def events(name: str, service: ServiceOf) -> StreamingResponse:
     _found(service, name)
     if service.followers >= service.settings.limits.streams:
         raise Refusal(503, "Too many clients follow jobs. Ask for the job itself instead.", 5)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    headers = {"X-Accel-Buffering": "no"}
     return StreamingResponse(
         _followed(service, name), media_type="text/event-stream", headers=headers
     )
@@ -186,17 +199,14 @@ async def _followed(service: Service, name: str) -> AsyncIterator[str]:
     last, silent = "", 0.0
     try:
         while (job := service.jobs.get(name)) is not None:
-            data = json.dumps(job.to_dict())
-            if data != last:
-                last, silent = data, 0.0
+            data = JobOut(**job.to_dict()).model_dump_json()
+            if data != last or silent >= ALIVE:
                 yield f"event: job\ndata: {data}\n\n"
+                last, silent = data, 0.0
             if job.is_settled:
                 return
-            await asyncio.sleep(LOOKS)
-            silent += LOOKS
-            if silent >= ALIVE:
-                silent = 0.0
-                yield ": waiting\n\n"
+            await asyncio.sleep(POLL)
+            silent += POLL
     finally:
         service.followers -= 1
 

@@ -1,94 +1,158 @@
-"""Ask, and how the server is."""
+"""Ask, and the state of the server."""
 
 import time
-from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel
 
 from hashprompt.photos.answers import Answer
-from hashprompt.serve.answering import Answered
-from hashprompt.serve.http.uploads import AskedFile, Question
-from hashprompt.serve.models import PHOTO_FORM, AnswersOut, HealthOut, StateOut
+from hashprompt.photos.learn_job import Effort
+from hashprompt.serve.http.forms import WRONG_FORM, FormReader, Write
+from hashprompt.serve.http.problems import Refusal
+from hashprompt.serve.predict_queue import Prediction
+from hashprompt.serve.routes.models import JobOut, PhotoForm, documented
 from hashprompt.serve.service import Service, ServiceOf
+from hashprompt.serve.settings import Limits
 
 router = APIRouter(tags=["ask"])
 TOP = 5
+Photos = list[tuple[str, bytearray]]
 
 
-@router.post("/api/ask", response_model=AnswersOut, openapi_extra=PHOTO_FORM)
-async def ask(request: Request, service: ServiceOf) -> dict[str, Any]:
+class Share(BaseModel):
+    label: str
+    probability: float | None
+
+
+class Near(BaseModel):
+    """A class that a photo reminds of, and the session that it came from."""
+
+    label: str
+    session: str
+    distance: float | None
+
+
+class AnswerOut(BaseModel):
+    file: str
+    label: str | None
+    probability: float | None
+    top: list[Share]
+    unknown: float | None
+    is_unknown: bool | None
+    unsure: bool | None
+    reminds_of: list[Near]
+    error: str | None
+
+
+class AnswersOut(BaseModel):
+    version: int
+    answers: list[AnswerOut]
+
+
+class StateOut(BaseModel):
+    name: str
+    version: int
+    classes: int
+    read_only: bool
+    keep_unsure: bool
+    keep_photos: bool
+    effort: Effort
+    limits: Limits
+    job: JobOut | None
+    unfinished: str | None  # photos of a session that was begun elsewhere and is not finished
+    unsure: int
+
+
+class HealthOut(BaseModel):
+    status: str = "ok"
+    version: int
+
+
+@router.post("/api/ask", openapi_extra=documented(PhotoForm))
+async def ask(request: Request, service: ServiceOf) -> AnswersOut:
     """What is in photos; an image that cannot be read has an `error` in place of an answer."""
     started = time.perf_counter()
-    with Question.received(service.settings.limits, service.budget) as question:
-        await question.read(request)
-        photos = [(file.name, bytes(file.content)) for file in question.files]
-        answered = await service.answering.ask(photos)
-        service.metrics.took(time.perf_counter() - started)
-        if service.asked.is_on:
-            await run_in_threadpool(_keep, service, answered, question.files)
-    shown = [answer_out(answer, service.settings.sure) for answer in answered.answers]
-    return {"version": answered.version, "answers": shown}
+    photos = await _received(request, service)
+    prediction = await service.predictions.predict([(name, bytes(c)) for name, c in photos])
+    service.metrics.ask_seconds.observe(time.perf_counter() - started)
+    if service.review.is_on:
+        await run_in_threadpool(_keep, service, prediction, photos)
+    shown = [answer_out(answer, service.settings.sure) for answer in prediction.answers]
+    return AnswersOut(version=prediction.version, answers=shown)
 
 
-def answer_out(answer: Answer, sure: float) -> dict[str, Any]:
+async def _received(request: Request, service: Service) -> Photos:
+    """The photos of a form, in memory."""
+    photos: Photos = []
+    limits = service.settings.limits
+
+    def begin(name: str, kind: str) -> Write:
+        if len(photos) >= limits.asked_photos:
+            raise Refusal(413, f"Ask about at most {limits.asked_photos} photos at a time.")
+        photos.append((name, bytearray()))
+        return photos[-1][1].extend
+
+    await FormReader(begin, limits.photo_bytes).read(request)
+    if not photos:
+        raise Refusal(400, f"No photo was sent. {WRONG_FORM}")
+    return photos
+
+
+def answer_out(answer: Answer, sure: float) -> AnswerOut:
     """An answer as the API gives it."""
-    told = answer.to_dict(TOP)
-    return {
-        "file": answer.name,
-        "label": None if answer.label is None else str(answer.label),
-        "probability": told["confidence"],
-        "top": [{"label": k, "probability": v} for k, v in told["probabilities"].items()],
-        "unknown": told["unknown"],
-        "is_unknown": told["is_unknown"],
-        "unsure": _is_unsure(answer, sure) if answer.error is None else None,
-        "reminds_of": [
-            {"label": near["class"], "learn": near["learned"], "distance": near["distance"]}
-            for near in told["reminds_of"]
+    shown = answer.to_dict(TOP)
+    return AnswerOut(
+        file=answer.name,
+        label=None if answer.label is None else str(answer.label),
+        probability=shown["confidence"],
+        top=[Share(label=k, probability=v) for k, v in shown["probabilities"].items()],
+        unknown=shown["unknown"],
+        is_unknown=shown["is_unknown"],
+        unsure=not answer.is_unknown and answer.confidence < sure if answer.error is None else None,
+        reminds_of=[
+            Near(label=near["class"], session=near["learned"], distance=near["distance"])
+            for near in shown["reminds_of"]
         ],
-        "error": answer.error,
-    }
+        error=answer.error,
+    )
 
 
-def _is_unsure(answer: Answer, sure: float) -> bool:
-    return not answer.is_unknown and answer.confidence < sure
-
-
-def _keep(service: Service, answered: Answered, files: list[AskedFile]) -> None:
-    for answer, feature, file in zip(answered.answers, answered.features, files, strict=True):
+def _keep(service: Service, prediction: Prediction, photos: Photos) -> None:
+    rows = zip(prediction.answers, prediction.features, photos, strict=True)
+    for answer, feature, (_, content) in rows:
         if feature is not None:
-            service.asked.keep(answer, feature, bytes(file.content))
+            service.review.keep(answer, feature, bytes(content))
 
 
-@router.get("/api/state", response_model=StateOut)
-def state(service: ServiceOf) -> dict[str, Any]:
-    """What the server is about."""
+@router.get("/api/state")
+def state(service: ServiceOf) -> StateOut:
+    """Settings and state of the server."""
     settings, unfinished = service.settings, service.jobs.unfinished()
-    limits = settings.limits
-    shown = ("photos", "asked_photos", "photo_bytes", "body_bytes", "asked_bytes")
-    return {
-        "name": settings.name,
-        "version": service.version(),
-        "classes": len(service.known_classes()),
-        "read_only": settings.read_only,
-        "keep_asked": service.asked.is_on,
-        "keep_photos": settings.photos is not None,
-        "effort": settings.effort,
-        "limits": {name: getattr(limits, name) for name in shown},
-        "job": unfinished[0].to_dict() if unfinished else None,
-        "unfinished": service.unfinished(),
-        "unsure": len(service.asked),
-    }
+    return StateOut(
+        name=settings.name,
+        version=service.version(),
+        classes=len(service.known_classes()),
+        read_only=settings.read_only,
+        keep_unsure=service.review.is_on,
+        keep_photos=settings.photos is not None,
+        effort=settings.effort,
+        limits=settings.limits,
+        job=JobOut(**unfinished[0].to_dict()) if unfinished else None,
+        unfinished=service.unfinished(),
+        unsure=len(service.review),
+    )
 
 
-@router.get("/api/health", response_model=HealthOut)
-def health(service: ServiceOf) -> dict[str, Any]:
+@router.get("/api/health")
+def health(service: ServiceOf) -> HealthOut:
     """Whether the server lives; no token is needed."""
-    return {"status": "ok", "version": service.version()}
+    return HealthOut(version=service.version())
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def metrics(service: ServiceOf) -> str:
+def metrics(service: ServiceOf) -> Response:
     """Numbers for Prometheus."""
-    return service.metrics.text()
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -1,83 +1,116 @@
-"""Photos that it was unsure about: look at them, name them, teach them."""
+"""The review queue: unsure photos, to be looked at, named and taught."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
 
 from hashprompt.errors import UserError
+from hashprompt.photos.learn_job import Effort
+from hashprompt.schemas.serving import PHOTO_ID
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.http.uploads import PHOTOS, Lesson, TaughtPhoto
-from hashprompt.serve.models import (
-    JobOut,
-    KeepIn,
-    KeepOut,
-    PhotosIn,
-    RemovedOut,
-    UnsureOut,
-    UnsureTeachIn,
-)
-from hashprompt.serve.routes.learn import begin, chosen_effort
-from hashprompt.serve.service import ServiceOf, request_id
-from hashprompt.storage.files import inside, make_private_folder, place_file, remove_new
+from hashprompt.serve.routes.learn import begin, upload_folder
+from hashprompt.serve.routes.models import JobOut, Label, Strict
+from hashprompt.serve.service import ServiceOf
+from hashprompt.storage.files import inside, make_private_folder, place_file
 
 router = APIRouter(tags=["unsure"])
 NO_PHOTO = "There is no such photo. GET /api/unsure lists them."
+PhotoId = Annotated[str, Field(pattern=PHOTO_ID)]
+
+
+class UnsurePhoto(BaseModel):
+    id: str
+    file: str
+    label: str
+    probability: float
+    unknown: float
+    when: str
+
+
+class UnsureGroup(BaseModel):
+    id: str
+    likely: str | None
+    photos: list[UnsurePhoto]
+
+
+class UnsureOut(BaseModel):
+    keep_unsure: bool
+    folder: str  # where they are, next to that of the classifier
+    groups: list[UnsureGroup]
+
+
+class KeepIn(Strict):
+    on: bool
+
+
+class KeepOut(BaseModel):
+    keep_unsure: bool
+
+
+class PhotosIn(Strict):
+    photos: Annotated[list[PhotoId], Field(min_length=1, max_length=1000)]
+
+
+class TeachIn(PhotosIn):
+    label: Label
+    effort: Effort | None = None
+
+
+class RemovedOut(BaseModel):
+    removed: int
 
 
 @router.get("/api/unsure", response_model=UnsureOut)
 def unsure(service: ServiceOf) -> dict[str, Any]:
-    """Photos that were asked about and unknown or unsure, in groups of likeness."""
+    """Photos that were unknown or unsure, in clusters."""
     known = set(service.known_classes())
     groups = [
         {**group, "likely": group["likely"] if group["likely"] in known else None}
-        for group in service.asked.groups()
+        for group in service.review.groups()
     ]
-    folder = service.settings.for_clients(str(service.private.asked))
-    return {"keep_asked": service.asked.is_on, "folder": folder, "groups": groups}
+    folder = service.settings.for_clients(str(service.private.unsure))
+    return {"keep_unsure": service.review.is_on, "folder": folder, "groups": groups}
 
 
-@router.post("/api/unsure/keep", response_model=KeepOut)
-def keep(body: KeepIn, service: ServiceOf) -> dict[str, Any]:
+@router.post("/api/unsure/keep")
+def keep(body: KeepIn, service: ServiceOf) -> KeepOut:
     """Keep such photos from now on, or no more; those that are kept stay."""
-    service.asked.switch(body.on)
-    return {"keep_asked": service.asked.is_on}
+    service.review.switch(body.on)
+    return KeepOut(keep_unsure=service.review.is_on)
 
 
 @router.get("/api/unsure/{photo}", response_class=Response)
 def thumbnail(photo: str, service: ServiceOf) -> Response:
     """A small picture of a photo."""
-    if service.asked.photo(photo) is None:
-        raise Refusal(404, NO_PHOTO)
     try:
-        content = service.asked.thumbnail(photo)
-    except (KeyError, UserError) as error:  # removed meanwhile
+        content = service.review.thumbnail(photo)
+    except (KeyError, UserError) as error:
         raise Refusal(404, NO_PHOTO) from error
     headers = {"Cache-Control": "private, max-age=3600"}
     return Response(content, media_type="image/jpeg", headers=headers)
 
 
 @router.post("/api/unsure/teach", status_code=202, response_model=JobOut)
-def teach(body: UnsureTeachIn, request: Request, service: ServiceOf) -> dict[str, Any]:
+def teach(body: TeachIn, request: Request, service: ServiceOf) -> dict[str, Any]:
     """Teach photos under a label; they leave the list when they are learned."""
     service.jobs.refuse_more()
-    effort = chosen_effort(service, body.effort)
-    folder = service.private.upload(request_id(request))
-    try:
+    effort = body.effort or service.settings.effort
+    names = tuple(dict.fromkeys(body.photos))
+    with upload_folder(service, request) as folder:
         make_private_folder(inside(folder, PHOTOS))
         photos = []
-        for name in dict.fromkeys(body.photos):
-            known = service.asked.photo(name)
+        for name in names:
+            known = service.review.photo(name)
             if known is None:
                 raise Refusal(404, NO_PHOTO)
-            place_file(service.asked.path(name), inside(folder, PHOTOS, name))
+            place_file(service.review.path(name), inside(folder, PHOTOS, name))
             photos.append((TaughtPhoto(f"{PHOTOS}/{name}", known["file"]), body.label.strip()))
-        lesson = Lesson(folder, photos, 0)
-        return begin(service, lesson, effort, {}, tuple(dict.fromkeys(body.photos))).to_dict()
-    finally:
-        remove_new(folder)
+        return begin(service, Lesson(folder, photos, 0), effort, {}, names).to_dict()
 
 
-@router.post("/api/unsure/remove", response_model=RemovedOut)
-def remove(body: PhotosIn, service: ServiceOf) -> dict[str, Any]:
+@router.post("/api/unsure/remove")
+def remove(body: PhotosIn, service: ServiceOf) -> RemovedOut:
     """Remove photos from the list and from the disk."""
-    return {"removed": service.asked.remove(body.photos)}
+    return RemovedOut(removed=service.review.remove(body.photos))

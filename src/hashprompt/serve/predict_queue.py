@@ -1,8 +1,8 @@
-"""Questions of all clients, batched together, answered by the last finished version."""
+"""Photos of all clients, batched together, answered by the last finished version."""
 
 import asyncio
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -28,8 +28,8 @@ DECODERS = 2  # threads; Pillow lets go of the interpreter while it works
 NOTHING_LEARNED = "It has learned nothing yet: teach it first."
 
 
-class Answered(NamedTuple):
-    """Answers to the photos of one question by one version, and features of those to keep."""
+class Prediction(NamedTuple):
+    """Answers to the photos of one request by one version, and features of those to keep."""
 
     version: int
     answers: list[Answer]
@@ -37,19 +37,19 @@ class Answered(NamedTuple):
 
 
 @dataclass
-class _Question:
+class _Waiting:
     images: list[InputImage]
-    answered: "Future[Answered]" = field(default_factory=Future)
+    prediction: "Future[Prediction]" = field(default_factory=Future)
 
 
-class Answering:
-    """One thread that computes, and the queue before it.
+class PredictQueue:
+    """Requests that wait, and the one thread that answers them.
 
     Args:
         settings: of the server.
         metrics: counts answers.
-        wants_feature: whether the plain feature of a photo is needed, by its answer.
-        is_learning: whether a learn wants the processors, too.
+        wants_feature: whether the frozen feature of a photo is needed, by its answer.
+        is_learning: whether a session wants the processors, too.
     """
 
     def __init__(
@@ -65,35 +65,29 @@ class Answering:
         self._predictor: Predictor | None = None
         self._seen: tuple[int, ...] = ()  # of `classifier.json`, when it was last read
         self._loading = threading.Lock()
-        self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
-        self._waiting = 0
-        self._threads = 0  # of torch, once it is asked
-        self._decoders = ThreadPoolExecutor(DECODERS, "decode-asked")
-        self._thread = threading.Thread(target=self._run, name="answering", daemon=True)
+        self._requests: deque[_Waiting] = deque()
+        self.waiting = 0  # photos
+        self._threads = 0  # of torch, before a session wanted some
+        self._decoders = ThreadPoolExecutor(DECODERS, "decode")
+        self._thread = ThreadPoolExecutor(1, "predict")
 
     def start(self) -> None:
-        self._thread.start()
+        """Load the classifier ahead; what is wrong, the first request reports."""
+        self._thread.submit(self.current)
 
     def stop(self) -> None:
-        self._questions.put(None)
-        self._thread.join(10)
-        self._decoders.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._thread, self._decoders):
+            threads.shutdown(wait=False, cancel_futures=True)
 
-    @property
-    def waiting(self) -> int:
-        return self._waiting
-
-    # Asking, in the event loop. ------------------------------------------------------------
-
-    async def ask(self, photos: Sequence[tuple[str, bytes]]) -> Answered:
+    async def predict(self, photos: Sequence[tuple[str, bytes]]) -> Prediction:
         """Answers to all photos (name, content), by one version.
 
         Raises:
             Refusal: if too many wait, or nothing is learned yet.
         """
-        if self._waiting + len(photos) > self._settings.limits.waiting_photos:
+        if self.waiting + len(photos) > self._settings.limits.waiting_photos:
             raise Refusal(503, "Too many questions are waiting. Try again soon.", 1)
-        self._waiting += len(photos)
+        self.waiting += len(photos)
         try:
             loop = asyncio.get_running_loop()
             predictor = self._predictor
@@ -106,16 +100,17 @@ class Answering:
                     for name, content in photos
                 )
             )
-            question = _Question(list(images))
-            self._questions.put(question)
-            return await asyncio.wrap_future(question.answered)
+            request = _Waiting(list(images))
+            self._requests.append(request)
+            self._thread.submit(self._answer_next)
+            return await asyncio.wrap_future(request.prediction)
         finally:
-            self._waiting -= len(photos)
+            self.waiting -= len(photos)
 
     # The version that answers. -------------------------------------------------------------
 
     def current(self) -> "Predictor":
-        """Loaded; a learn or undo that has finished meanwhile is noticed by the file's status.
+        """Loaded; a session or undo that has finished meanwhile is noticed by the file's status.
 
         Raises:
             Refusal: if nothing is learned yet, or the version cannot be loaded.
@@ -141,46 +136,37 @@ class Answering:
 
     # Computing, in the thread. -------------------------------------------------------------
 
-    def _run(self) -> None:
-        # So that the first question need not wait for it; what is wrong, it is told.
-        with suppress(Exception):
-            self.current()
-        while True:
-            question = self._questions.get()
-            if question is None:
-                return
-            batch = [question]
-            while sum(len(q.images) for q in batch) < self._settings.limits.batch:
-                try:
-                    more = self._questions.get_nowait()
-                except queue.Empty:
-                    break
-                if more is None:
-                    self._questions.put(None)
-                    break
-                batch.append(more)
-            self._answer([q for q in batch if q.answered.set_running_or_notify_cancel()])
-
-    def _answer(self, batch: list[_Question]) -> None:
+    def _answer_next(self) -> None:
+        """Answer the requests that wait, up to a batch; none may be left for this call."""
+        batch: list[_Waiting] = []
+        with suppress(IndexError):  # none waits any more
+            while sum(len(request.images) for request in batch) < self._settings.limits.batch:
+                batch.append(self._requests.popleft())
+        batch = [r for r in batch if r.prediction.set_running_or_notify_cancel()]
         try:
-            predictor = self.current()
-            self._share_processors()
-            threshold, size = self._settings.unknown_threshold, self._settings.limits.batch
-            images = [image for question in batch for image in question.images]
-            rows = iter(list(predictor.stream(images, threshold, size, self._wants_feature)))
-            for question in batch:
-                own = [next(rows) for _ in question.images]
-                answers, features = [row[0] for row in own], [row[1] for row in own]
-                question.answered.set_result(Answered(predictor.info["number"], answers, features))
-            self._metrics.count("answers_total", by=len(images))
-            self._metrics.count("passes_total")
+            self._answer(batch)
         except BaseException as error:  # of whatever kind: the clients must hear of it
-            for question in batch:
-                if not question.answered.done():
-                    question.answered.set_exception(error)
+            for request in batch:
+                if not request.prediction.done():
+                    request.prediction.set_exception(error)
+
+    def _answer(self, batch: Sequence[_Waiting]) -> None:
+        images = [image for request in batch for image in request.images]
+        if not images:
+            return
+        predictor = self.current()
+        self._share_processors()
+        threshold, size = self._settings.unknown_threshold, self._settings.limits.batch
+        rows = iter(list(predictor.stream(images, threshold, size, self._wants_feature)))
+        for request in batch:
+            own = [next(rows) for _ in request.images]
+            answers, features = [row[0] for row in own], [row[1] for row in own]
+            request.prediction.set_result(Prediction(predictor.info["number"], answers, features))
+        self._metrics.answers.inc(len(images))
+        self._metrics.passes.inc()
 
     def _share_processors(self) -> None:
-        """One thread while it learns: two that wait for each other would wait for the learn."""
+        """One thread while it learns: two that wait for each other would wait for the session."""
         import torch
 
         self._threads = self._threads or torch.get_num_threads()

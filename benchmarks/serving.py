@@ -25,6 +25,7 @@ from typing import Any
 
 import httpx
 import torch
+from timm.models.vision_transformer import VisionTransformer
 
 from hashprompt import ContinualClassifier
 from hashprompt.backbone.weights import load_backbone
@@ -173,7 +174,9 @@ def latency(seconds: list[float]) -> dict[str, float]:
 def plain_forward(name: str, size: int, photos: list[Path]) -> list[float]:
     """Seconds for each photo: decoding, and timm's own pass of the ViT at batch 1."""
     config = ClassifierConfig.new(load_backbone(name, size), {}, 0)
-    vit, views = config.backbone.model.vit, config.views
+    views = config.views
+    sizes = {**config.backbone.model.vit.sizes, "img_size": size}
+    vit = VisionTransformer(**sizes, num_classes=0).eval()
     times = []
     with torch.no_grad():
         for photo in photos:

@@ -22,6 +22,7 @@ from typing import Any
 import timm
 import torch
 import torch.nn.functional as F
+from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection, load_backbone
@@ -183,7 +184,8 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     loaded = load_backbone(args.backbone, args.image_size)
     backbone = loaded.model.to(device)
-    vit = backbone.vit
+    sizes = {**backbone.vit.sizes, "img_size": loaded.preprocessing.image_size}
+    vit = VisionTransformer(**sizes, num_classes=0).eval().to(device)
     method, task = learner(backbone, device)
     wtp = next(p for p in method.phases(task) if p.name == "wtp")
     optimizer = make_optimizer(wtp)

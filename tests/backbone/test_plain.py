@@ -1,19 +1,22 @@
-"""The plain ViT is timm's, bit by bit; what is not as plain is left to timm."""
+"""Ours is timm's plain ViT, bit by bit; what is not as plain stays timm's."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 from timm.models.vision_transformer import VisionTransformer
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.backbone.light import load_light, plain_sizes
+from hashprompt.backbone.architecture import _as_plain
 from hashprompt.backbone.plain import PlainViT
-from hashprompt.backbone.preprocessing import LoadedBackbone, Preprocessing, weights_hash
 from hashprompt.backbone.weights import load_backbone
+from hashprompt.errors import UserError
 
 SIZES = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4}
 HALF = {"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic"}
@@ -27,12 +30,6 @@ def timm_vit(**changes: Any) -> VisionTransformer:
     return vit
 
 
-def loaded(vit: VisionTransformer, native: int = 32) -> LoadedBackbone:
-    size = vit.patch_embed.img_size[0]
-    preprocessing = Preprocessing(size, (0.5,) * 3, (0.5,) * 3)
-    return LoadedBackbone("vit", Backbone(vit), preprocessing, weights_hash(vit), native)
-
-
 @pytest.mark.parametrize(
     "changes",
     [{}, {"qkv_bias": False}, {"init_values": 0.1}, {"mlp_ratio": 3.0}, {"img_size": 48}],
@@ -40,17 +37,21 @@ def loaded(vit: VisionTransformer, native: int = 32) -> LoadedBackbone:
 @torch.no_grad()
 def test_it_gives_the_features_of_timm(changes: dict[str, Any]) -> None:
     vit = timm_vit(**changes)
-    plain = PlainViT(**{**SIZES, **changes})
+    plain = _as_plain(vit)
+    assert isinstance(plain, PlainViT)
+    plain = PlainViT(**plain.sizes)
     plain.load_state_dict(vit.state_dict())
+    # Full fine-tuning sums gradients in this order.
+    assert [name for name, _ in plain.named_parameters()] == [n for n, _ in vit.named_parameters()]
     for size in (48, 64):  # one of them resamples the position table
         prefix = {1: torch.randn(2, 2, 3, 32)}
+        images = torch.randn(2, 3, size, size)
         features = []
         for each in (vit, plain):
             each.set_input_size(img_size=(size, size))
-            backbone, images = Backbone(each), torch.randn(2, 3, size, size)
-            torch.manual_seed(1)
-            images = torch.randn(2, 3, size, size)
+            backbone = Backbone(each)
             features.append((backbone(images), backbone(images, Injection(prefix=prefix))))
+        torch.testing.assert_close(features[0][0], vit.forward_features(images)[:, 0])
         for found, expected in zip(features[1], features[0], strict=True):
             assert torch.equal(found, expected)
 
@@ -64,37 +65,62 @@ def test_it_gives_the_features_of_timm(changes: dict[str, Any]) -> None:
         {"no_embed_class": True},
         {"qk_norm": True},
         {"norm_layer": "rmsnorm"},
+        {"mlp_layer": timm.layers.GluMlp},
+        {"mlp_layer": timm.layers.SwiGLU},
     ],
 )
 def test_what_is_not_plain_is_left_to_timm(changes: dict[str, Any]) -> None:
-    assert plain_sizes(loaded(timm_vit())) == {
-        **SIZES,
-        **{"mlp_ratio": 4.0, "qkv_bias": True, "init_values": None},
-    }
-    assert plain_sizes(loaded(timm_vit(**changes))) is None
+    vit = timm_vit(**changes)
+    assert _as_plain(vit) is vit
 
 
-def test_a_file_is_loaded_as_timm_loads_it(tmp_path: Path) -> None:
+PLAIN = ("vit_tiny_patch16_224", "vit_small_patch14_dinov2", "deit_tiny_patch16_224")
+OTHER = ("vit_small_patch14_reg4_dinov2", "deit3_small_patch16_224", "vit_small_patch16_rope_224")
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *OTHER])
+@torch.no_grad()
+def test_architectures_of_timm_run_as_ours_where_they_are_plain(name: str, tmp_path: Path) -> None:
+    if not timm.is_model(name):
+        pytest.skip("this timm lacks it")
+    torch.manual_seed(0)
+    vit = timm.create_model(name, num_classes=0, img_size=56, depth=2).eval()
+    try:
+        found = _as_plain(vit)
+        assert isinstance(found, PlainViT) == (name in PLAIN)
+        images = torch.randn(1, 3, 56, 56)
+        expected = vit.forward_features(images)[:, 0]
+        torch.testing.assert_close(Backbone(found)(images), expected)
+    except (AttributeError, UserError):
+        assert name in OTHER
+
+
+def test_a_file_of_ours_needs_no_timm(tmp_path: Path) -> None:
     path = tmp_path / "vit.safetensors"
+    vit = timm_vit()
     told = {"architecture": SIZES, "mean": [0.4] * 3, "std": [0.3] * 3}
-    save_file(timm_vit().state_dict(), path, {k: json.dumps(v) for k, v in told.items()})
-    for size in (32, 64):
-        expected, found = load_backbone(str(path), size), load_light(str(path), size, None, {})
-        assert found is not None
-        assert found.preprocessing == expected.preprocessing
-        assert found.weights_sha256 == expected.weights_sha256
-        images = torch.randn(2, 3, size, size)
-        assert torch.equal(found.model(images), expected.model(images))
+    save_file(vit.state_dict(), path, {k: json.dumps(v) for k, v in told.items()})
+    images = torch.randn(2, 3, 64, 64)
+    found = load_backbone(str(path), 64)
+    vit.set_input_size(img_size=(64, 64))
+    assert torch.equal(found.model(images), Backbone(vit)(images))
+    assert found.preprocessing.std == (0.3,) * 3
+    code = (
+        "import sys\nfrom hashprompt.backbone import load_backbone\n"
+        "load_backbone(sys.argv[1], 64)\n"
+        "print({'timm', 'torchvision'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert done.stdout == "set()\n"
 
 
-def test_sizes_that_the_file_does_not_have_are_no_reason_to_compute_nonsense(
-    tmp_path: Path,
-) -> None:
+def test_recorded_sizes_are_used_where_they_are_those_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "vit.safetensors"
-    save_file(timm_vit().state_dict(), path)
-    assert load_light(str(path), 32, SIZES, HALF) is not None
+    vit = timm_vit()
+    save_file(vit.state_dict(), path)
+    found = load_backbone(str(path), 32, recorded={"architecture": SIZES, **HALF})
+    images = torch.randn(2, 3, 32, 32)
+    assert torch.equal(found.model(images), Backbone(vit)(images))
     for wrong in ({"embed_dim": 64}, {"depth": 10**9}, {"num_heads": 5}, {"what": 1}):
-        assert load_light(str(path), 32, {**SIZES, **wrong}, HALF) is None
-    assert load_light(str(path), 32, None, HALF) is None
-    for name in (str(tmp_path / "none.safetensors"), "no/such/--name", "vit_\x00"):
-        assert load_light(name, 32, SIZES, HALF) is None
+        with pytest.raises(UserError, match="architecture"):  # of timm, which knows none so small
+            load_backbone(str(path), 32, recorded={"architecture": {**SIZES, **wrong}, **HALF})

@@ -502,9 +502,15 @@ def test_timm_weights_that_were_brought_need_no_hub(hub: WebServer, cache: Path)
     assert hub.requests == []
 
 
-@pytest.mark.parametrize("name", ["vit_base_patch16_224", "vit_base_patch16_224_in21k"])
-def test_a_timm_name_without_its_tag_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match=r"needs its tag.*`vit_base_patch16_224\.augreg_in21k`"):
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("vit_base_patch16_224", r"needs its tag.*`vit_base_patch16_224\.augreg_in21k`"),
+        ("vit_base_patch16_224_in21k", "Unknown backbone.* Did you mean `vit_base_patch16_224`"),
+    ],
+)
+def test_a_timm_name_without_its_tag_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
         load_backbone(name)
 
 

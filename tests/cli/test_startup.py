@@ -185,7 +185,7 @@ HEAVIER = (*HEAVY, "torch._dynamo", "sympy", "wandb", "onnxruntime")
     [
         (
             "hashprompt.runs.benchmark, hashprompt.methods.hash.method, hashprompt.ui.progress",
-            ["torch", "timm", "torchvision"],  # the last is timm's own doing
+            ["torch"],
         ),
         ("hashprompt.photos.predictor", ["torch"]),
         ("hashprompt.photos.onnx.model", []),

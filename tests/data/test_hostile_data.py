@@ -15,13 +15,14 @@ from hashprompt.data.checking.checkup import check
 from hashprompt.data.dataset import ImageTable
 from hashprompt.data.reading import lists
 from hashprompt.data.reading.arrays import coarse_source, read_arrays
+from hashprompt.data.reading.entries import read_list
 from hashprompt.data.reading.images import MAX_PIXELS
 from hashprompt.data.reading.lists import listed_entries
 from hashprompt.data.reading.options import ReadOptions
-from hashprompt.data.sets import imagenet_r
+from hashprompt.data.sets import photo_sets
 from hashprompt.data.sets.base import MissingFiles, need, read_lines
-from hashprompt.data.sets.cub import load_cub
 from hashprompt.data.sets.five import _read_idx
+from hashprompt.data.sets.photo_sets import load_cub
 from hashprompt.data.streams.class_orders import order_classes
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
@@ -172,7 +173,7 @@ def test_what_a_list_names_is_read_or_told(tmp_path: Path, write: Any) -> None:
     there = [n for n in write_hostile(tmp_path) if os.path.exists(tmp_path / n) and "\n" not in n]
     rows = "".join('"{}",cat\n'.format(name.replace('"', '""')) for name in (*there, "good.png"))
     (tmp_path / "a.csv").write_text("path,label\n" + rows)
-    source = lists.read_list(tmp_path / "a.csv", ReadOptions(unreadable="skip"))
+    source = read_list(tmp_path / "a.csv", ReadOptions(unreadable="skip"))
     assert len(source.train) + len(source.test) == 1
     assert f"{len(there)} of {len(there) + 1} images cannot be read" in source.notes[-1]
 
@@ -204,7 +205,7 @@ def test_an_order_of_classes_is_a_list_of_all_numbers(tmp_path: Path, text: str)
 )
 def test_a_list_of_imagenet_r_holds_paths_alone(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError, match="a list of image paths"):
-        imagenet_r._paths(tmp_path / "a.yaml", text.encode())
+        photo_sets._listed_paths(tmp_path / "a.yaml", text.encode())
 
 
 def test_a_pipe_is_not_what_a_data_set_needs(tmp_path: Path) -> None:

@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from hashprompt.data.dataset import ImageTable, concatenate
-from hashprompt.data.reading.image_stores import Disk, Memory, Photos
+from hashprompt.data.reading.image_stores import Disk, Memory, Photos, Prefetch, open_photos
 from hashprompt.data.reading.images import read_image
-from hashprompt.data.reading.opening import open_photos
 from hashprompt.data.reading.options import ReadOptions
-from hashprompt.data.reading.prefetch import Prefetch
 from hashprompt.errors import UserError
 
 SIZES = [(12, 10), (7, 9), (12, 10), (30, 4), (5, 5)]

@@ -14,8 +14,9 @@ import torch
 import yaml
 from torchvision import datasets
 
-from hashprompt.data.sets import SETS, imagenet_r
-from hashprompt.data.sets.core50 import TEST, TRAIN
+from hashprompt.data.sets import SETS, photo_sets
+from hashprompt.data.sets.photo_sets import CORE50_TEST as TEST
+from hashprompt.data.sets.photo_sets import CORE50_TRAIN as TRAIN
 from hashprompt.data.streams.names import available_streams
 from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
@@ -284,7 +285,7 @@ def test_imagenet_r_follows_lists_wherever_the_images_were_moved(
     assert file_names(found.tasks[0], "test") == ["art_3.jpg"]
 
     sums = {f.name: hashlib.md5(f.read_bytes()).hexdigest() for f in root.glob("*.yaml")}
-    monkeypatch.setattr(imagenet_r, "PUBLISHED", sums)
+    monkeypatch.setattr(photo_sets, "R_LISTS_MD5", sums)
     assert cut("split-imagenet-r", tasks=3).split == "coda-yaml"
 
 

@@ -83,7 +83,7 @@ def test_a_run_that_names_a_backbone_downloads_nothing(
     name: str, foreign_run: Path, connections: list[Any], cli: Any
 ) -> None:
     change(foreign_run / "config.json", backbone=name)
-    expected = rf"`{name}` is not on this machine.* about \d+ MB from https.*`--download`"
+    expected = rf"`{name}` is not on this machine.* from https.*`--download`"
     with pytest.raises(UserError, match=expected):
         benchmark.evaluate(foreign_run, quiet=True)
     (foreign_run / "result.json").unlink()
@@ -222,13 +222,6 @@ def test_a_classifier_notices_altered_preprocessing_of_its_backbone(
     altered(exported / "backbone.safetensors")
     with pytest.raises(UserError, match=r"other preprocessing: .*0\.1, 0\.2, 0\.3"):
         ContinualClassifier.load(exported).predict(photo)
-
-
-def test_a_classifier_of_an_older_version_still_opens(foreign: Path, spring: Path) -> None:
-    header = json.loads((foreign / "classifier.json").read_text())
-    backbone = {k: v for k, v in header["backbone"].items() if k != "preprocessing"}
-    change(foreign / "classifier.json", backbone=backbone)
-    ContinualClassifier.load(foreign).predict(spring / "ash" / "0-0.png")
 
 
 def test_a_run_notices_altered_preprocessing_of_its_backbone(

@@ -13,9 +13,10 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
+from hashprompt.backbone.catalogue import HOW_TO_NAME
 from hashprompt.backbone.convert import Weights
 from hashprompt.backbone.plain import PlainViT
-from hashprompt.backbone.vit import check_supported
+from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError, shortened
 from hashprompt.storage.files import memory_budget
 
@@ -49,42 +50,100 @@ class Architecture(BaseModel):
 
 
 class Metadata(BaseModel):
-    """What a file of ours says about itself."""
+    """What a file of ours says about itself, and a classifier about its backbone."""
 
     model_config = ConfigDict(allow_inf_nan=False)
     architecture: Architecture
     mean: tuple[Mean, Mean, Mean]
     std: tuple[Deviation, Deviation, Deviation]
+    interpolation: str = "bicubic"
 
 
-def empty_vit(
-    architecture: str | None, weights: Weights, path: Path
-) -> "tuple[VisionTransformer, dict[str, Any]]":
-    """A model without memory, from what the user said, the file says, or its shapes.
+def build(
+    architecture: str | None, weights: Weights, path: Path, told: Metadata | None
+) -> "tuple[ViT, dict[str, Any]]":
+    """The model of a file with its weights, and its preprocessing under timm's names.
+
+    Ours wherever it computes what timm's model does; timm's model for all other architectures.
 
     Args:
-        architecture: timm's name; None to tell it from the file.
-
-    Returns:
-        The model, and its preprocessing under the names of timm's configurations.
+        architecture: timm's name; None to take it from the file.
+        told: what the file says itself, or what a stored classifier recorded.
     """
+    if told is not None:
+        sizes = told.architecture.model_dump()
+        try:
+            with torch.device("meta"):
+                plain = PlainViT(**sizes)
+        except (ValueError, RuntimeError) as error:
+            raise UserError(f"{path} names sizes that no ViT has: {sizes}.") from error
+        load_strictly(plain, weights, path)
+        return plain, told.model_dump(exclude={"architecture"})
     import timm
+
+    if architecture is not None and not timm.is_model(architecture):
+        raise UserError(f"`{shortened(architecture)}` is not a timm architecture. {HOW_TO_NAME}")
+    name = architecture or weights.metadata.get("arch", "").removeprefix("timm ").strip()
+    if not name or not timm.is_model(name):
+        name = _architecture_of(weights.state, path)
+    with torch.device("meta"):
+        vit = create(name)
+    load_strictly(vit, weights, path)
+    return _as_plain(vit), dict(vit.pretrained_cfg)
+
+
+@torch.no_grad()
+def _as_plain(vit: "VisionTransformer") -> "ViT":
+    """Ours with the weights of timm's model, if the first block then gives the same features."""
+    block: Any = vit.blocks[0]
+    patch = vit.patch_embed
+    if not hasattr(block.mlp, "fc1"):
+        return vit
+    with torch.device("meta"):
+        plain = PlainViT(
+            patch.img_size[0],
+            patch.patch_size[0],
+            vit.embed_dim,
+            len(vit.blocks),
+            block.attn.num_heads,
+            block.mlp.fc1.out_features / vit.embed_dim,
+            block.attn.qkv.bias is not None,
+            1.0 if hasattr(block.ls1, "gamma") else None,
+        )
+    state, empty = vit.state_dict(), plain.state_dict()
+    if {k: v.shape for k, v in empty.items()} != {k: v.shape for k, v in state.items()}:
+        return vit
+    plain.load_state_dict(state, assign=True)
+    image = torch.linspace(-1, 1, 3 * patch.img_size[0] ** 2).view(1, 3, *patch.img_size)
+    ours, theirs = (Backbone(model) for model in (plain, vit))
+    same = torch.equal(
+        *(model.encode(model.embed(image), blocks=range(1)) for model in (ours, theirs))
+    )
+    return plain if same else vit
+
+
+def check_supported(vit: Any) -> None:
+    """Refuse timm's models of which `Backbone` would silently compute something else."""
+    from timm.layers import Attention
     from timm.models.vision_transformer import VisionTransformer
 
-    own = own_metadata(weights, path) if architecture is None else None
-    with torch.device("meta"):
-        if own is not None:
-            sizes = own.architecture.model_dump(exclude_unset=True)
-            try:
-                vit = VisionTransformer(**sizes, num_classes=0, weight_init="skip")
-            except (AssertionError, ValueError, RuntimeError) as error:
-                raise UserError(f"{path} names sizes that no ViT has: {sizes}.") from error
-            return vit, {"mean": own.mean, "std": own.std}
-        name = architecture or weights.metadata.get("arch", "").removeprefix("timm ").strip()
-        if not name or not timm.is_model(name):
-            name = _architecture_of(weights.state, path)
-        vit = create(name)
-    return vit, dict(vit.pretrained_cfg)
+    layers = ("norm1", "ls1", "mlp", "norm2", "ls2")
+    problem = ""
+    if not isinstance(vit, VisionTransformer):
+        problem = f"it is a {type(vit).__name__}, not a plain vision transformer"
+    elif vit.cls_token is None:
+        problem = "it has no class token"
+    elif not all(
+        isinstance(getattr(block, "attn", None), Attention)
+        and getattr(block.attn, "gate", None) is None
+        and all(hasattr(block, name) for name in layers)
+        for block in vit.blocks
+    ):
+        problem = "its blocks are not standard pre-norm attention blocks"
+    if problem:
+        raise UserError(
+            f"This backbone cannot carry prompts: {problem}. Choose a plain, DeiT or DINOv2 ViT."
+        )
 
 
 def create(name: str) -> Any:
@@ -110,7 +169,7 @@ def own_metadata(weights: Weights, path: Path) -> Metadata | None:
     if not isinstance(told.get("architecture"), dict):
         return None
     try:
-        found = Metadata(**told)
+        return Metadata(**told)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         field = ".".join(map(str, problem["loc"]))
@@ -118,12 +177,6 @@ def own_metadata(weights: Weights, path: Path) -> Metadata | None:
             f"{path} describes its architecture wrongly: {shortened(field)}="
             f"{shortened(problem['input'])}: {problem['msg']}. Name it as ARCHITECTURE@FILE."
         ) from error
-    if found.architecture.depth > len(weights.state):
-        raise UserError(
-            f"{path} says that its ViT has {found.architecture.depth} blocks, and holds "
-            f"{len(weights.state)} tensors. Name the right architecture as ARCHITECTURE@FILE."
-        )
-    return found
 
 
 def _architecture_of(state: dict[str, Tensor], path: Path) -> str:
@@ -148,17 +201,19 @@ def load_strictly(vit: "ViT", weights: Weights, path: Path) -> None:
 
     Every tensor but the classifier's must be in the file, in its shape, and nothing else.
     """
-    check_supported(vit)
+    plain = isinstance(vit, PlainViT)
+    if not plain:
+        check_supported(vit)
     _check_size(vit, path)
     for name, tensor in weights.state.items():
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise UserError(f"{path} repeats a few numbers as `{shortened(name)}`: no weights.")
-    state = weights.state if isinstance(vit, PlainViT) else _filtered(vit, weights, path)
+    state = weights.state if plain else _filtered(vit, weights, path)
     state = {k: v for k, v in state.items() if not k.startswith(HEAD_PREFIXES)}
     _check_names(vit, state, weights, path)
     for name, tensor in state.items():
         _check_numbers(name, tensor, path)
-    if isinstance(vit, PlainViT):
+    if plain:
         # Copied, since the file may be mapped. `to_empty` would import half of torch's compiler.
         vit.load_state_dict({k: v.float().clone() for k, v in state.items()}, assign=True)
         return
@@ -170,7 +225,7 @@ def load_strictly(vit: "ViT", weights: Weights, path: Path) -> None:
                 tensor.zero_()
 
 
-def _filtered(vit: "VisionTransformer", weights: Weights, path: Path) -> dict[str, Tensor]:
+def _filtered(vit: Any, weights: Weights, path: Path) -> dict[str, Tensor]:
     """The tensors as timm converts them for this model."""
     from timm.models.vision_transformer import checkpoint_filter_fn
 

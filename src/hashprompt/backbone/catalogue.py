@@ -123,7 +123,7 @@ def obtain(name: str, may_download: bool = True) -> Path:
     if path is None:
         checkpoint = CATALOGUE[name]
         if not may_download:
-            raise UserError(must_be_typed(name, checkpoint.url, checkpoint.megabytes))
+            raise UserError(must_be_typed(name, checkpoint.url))
         path = download_folder() / f"{name}{checkpoint.suffix}"
         try:
             # Twice the size, which is computed.
@@ -133,13 +133,13 @@ def obtain(name: str, may_download: bool = True) -> Path:
     return path
 
 
-def must_be_typed(name: str, url: str, megabytes: float) -> str:
+def must_be_typed(name: str, url: str) -> str:
     """The message for weights that only a stored folder asks for: it may be a stranger's."""
     return (
-        f"Its backbone `{name}` is not on this machine. It would be downloaded, about "
-        f"{megabytes:.0f} MB from {url}, and nothing is downloaded because a folder names it. "
-        f'Allow it by typing the name: `--backbone {name}` (in Python backbone="{name}"), or '
-        "`--download` (download=True) to go on with a run."
+        f"Its backbone `{name}` is not on this machine. It would be downloaded from {url}, and "
+        "nothing is downloaded because a folder names it. Allow it by typing the name: `--backbone "
+        f'{name}` (in Python backbone="{name}"), or `--download` (download=True) to go on with a '
+        "run."
     )
 
 

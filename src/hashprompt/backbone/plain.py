@@ -1,7 +1,7 @@
-"""A plain ViT with timm's names, for answers: importing timm takes longer than importing torch.
+"""The plain ViT that runs, with timm's names and in timm's order of parameters.
 
-It is timm's `VisionTransformer` of the same sizes, tensor by tensor and number by number (the
-tests compare them), so `Backbone` runs either. Everything that is not this plain stays timm's.
+It is timm's `VisionTransformer` of the same sizes, tensor by tensor and bit by bit (the tests
+compare them), without timm, whose import takes longer than that of torch.
 """
 
 import torch
@@ -63,9 +63,10 @@ class Block(nn.Module):
 
     def __init__(self, dim: int, num_heads: int, hidden: int, qkv_bias: bool, scaled: bool) -> None:
         super().__init__()
-        self.norm1, self.norm2 = (nn.LayerNorm(dim, eps=EPSILON) for _ in range(2))
-        self.attn, self.mlp = Attention(dim, num_heads, qkv_bias), Mlp(dim, hidden)
-        self.ls1, self.ls2 = (LayerScale(dim) if scaled else nn.Identity() for _ in range(2))
+        self.norm1, self.attn = nn.LayerNorm(dim, eps=EPSILON), Attention(dim, num_heads, qkv_bias)
+        self.ls1 = LayerScale(dim) if scaled else nn.Identity()
+        self.norm2, self.mlp = nn.LayerNorm(dim, eps=EPSILON), Mlp(dim, hidden)
+        self.ls2 = LayerScale(dim) if scaled else nn.Identity()
 
 
 class PlainViT(nn.Module):
@@ -85,7 +86,17 @@ class PlainViT(nn.Module):
         super().__init__()
         if embed_dim % num_heads or img_size < patch_size:
             raise ValueError("heads must share the width, and a patch must fit into the image")
-        self.embed_dim = embed_dim
+        self.sizes = {
+            "img_size": img_size,
+            "patch_size": patch_size,
+            "embed_dim": embed_dim,
+            "depth": depth,
+            "num_heads": num_heads,
+            "mlp_ratio": mlp_ratio,
+            "qkv_bias": qkv_bias,
+            "init_values": init_values,
+        }
+        self.embed_dim, self.num_prefix_tokens = embed_dim, 1
         self.patch_embed = PatchEmbed(img_size, patch_size, embed_dim)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, embed_dim))
         positions = 1 + self.patch_embed.num_patches

@@ -1,21 +1,16 @@
-"""One frozen ViT for every method: timm's own blocks with a few places to inject something."""
+"""One frozen ViT for every method, with a few places to inject something."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hashprompt.backbone.plain import Mlp, PlainViT
 from hashprompt.errors import UserError
-
-if TYPE_CHECKING:
-    from timm.layers import Attention
-    from timm.models.vision_transformer import VisionTransformer
 
 Tokens = Callable[[Tensor], Tensor]  # a function of tokens (B, N, D)
 Edit = Callable[[Tensor, Tensor], Tensor]  # (what entered a layer, what came out) -> instead of it
@@ -69,22 +64,22 @@ class Injection:
 
 
 class Backbone(nn.Module):
-    """A frozen timm ViT that returns CLS features and counts its passes.
+    """A frozen ViT that returns CLS features and counts its passes.
 
     Args:
-        vit: a timm ``VisionTransformer`` with a class token and standard attention, or what is
-            equal to it.
+        vit: a `PlainViT`, or a timm ``VisionTransformer`` whose layers have the same names and
+            meaning (see `architecture.check_supported`), with registers or norms beside them.
     """
 
-    def __init__(self, vit: "VisionTransformer | PlainViT") -> None:
+    def __init__(self, vit: Any) -> None:
         super().__init__()
-        check_supported(vit)
         self.vit = vit.requires_grad_(False).eval()
         self.dim: int = vit.embed_dim
         self.depth: int = len(vit.blocks)
-        self.heads: int = _part(vit.blocks[0], "attn").num_heads
-        # What is between two layers of an MLP is known of the usual one alone.
-        usual = _is_usual_mlp(_part(vit.blocks[0], "mlp"))
+        self.heads: int = vit.blocks[0].attn.num_heads
+        # In a gated MLP something else is between the two layers.
+        mlp = vit.blocks[0].mlp
+        usual = hasattr(mlp, "fc1") and mlp.fc1.out_features == mlp.fc2.in_features
         layers = [layer for layer in LAYERS if usual or layer not in ("mlp.fc1", "mlp.fc2")]
         inside = (f"blocks.{i}.{layer}".rstrip(".") for i in range(self.depth) for layer in layers)
         self._layers = {"patch_embed", *inside, "norm"}
@@ -209,12 +204,12 @@ def edited(inject: Injection, layer: str, x: Tensor, out: Tensor) -> Tensor:
 
 
 def run_block(
-    block: nn.Module, x: Tensor, inject: Injection, index: int, cls_only: bool = False
+    block: Any, x: Tensor, inject: Injection, index: int, cls_only: bool = False
 ) -> Tensor:
-    """A timm block with what is injected into it.
+    """A block with what is injected into it.
 
     Args:
-        block: timm ``Block``: norm, attention, layer scale, residual; the same with the MLP.
+        block: norm, attention, layer scale, residual; the same with the MLP.
         x: (B, N, D) tokens.
         inject: for all blocks.
         index: which block this is.
@@ -223,22 +218,21 @@ def run_block(
     Returns:
         (B, N, D), or (B, 1, D) with ``cls_only``.
     """
-    part: Any = block
     name = f"blocks.{index}"
     kept = slice(0, 1) if cls_only else slice(None)  # tokens whose outcome is needed
     entered = x[:, kept]
-    z = edited(inject, f"{name}.norm1", x, part.norm1(x))
+    z = edited(inject, f"{name}.norm1", x, block.norm1(x))
     prefix = _given(inject.prefix.get(index), x)
-    attended = part.ls1(_attend(part.attn, z, inject, index, prefix, kept))
+    attended = block.ls1(_attend(block.attn, z, inject, index, prefix, kept))
     x = entered + edited(inject, f"{name}.attn", z[:, kept], attended)
-    branch = edited(inject, f"{name}.mlp", x, part.ls2(_mlp(part, x, inject, name)))
+    branch = edited(inject, f"{name}.mlp", x, block.ls2(_mlp(block, x, inject, name)))
     return edited(inject, name, entered, x + branch)
 
 
-def _mlp(part: Any, x: Tensor, inject: Injection, name: str) -> Tensor:
+def _mlp(block: Any, x: Tensor, inject: Injection, name: str) -> Tensor:
     """The MLP of a block with its norm, (B, N, D)."""
-    z = edited(inject, f"{name}.norm2", x, part.norm2(x))
-    mlp = part.mlp
+    z = edited(inject, f"{name}.norm2", x, block.norm2(x))
+    mlp = block.mlp
     if inject.edits.keys().isdisjoint((f"{name}.mlp.fc1", f"{name}.mlp.fc2")):
         return mlp(z)
     hidden = mlp.norm(mlp.act(edited(inject, f"{name}.mlp.fc1", z, mlp.fc1(z))))
@@ -246,7 +240,7 @@ def _mlp(part: Any, x: Tensor, inject: Injection, name: str) -> Tensor:
 
 
 def _attend(
-    attn: "Attention", x: Tensor, inject: Injection, index: int, prefix: Tensor | None, kept: slice
+    attn: Any, x: Tensor, inject: Injection, index: int, prefix: Tensor | None, kept: slice
 ) -> Tensor:
     """Eq. 4: softmax(Q [P_K; K]ᵀ / √d_H) [P_V; V]; x is (B, N, D)."""
     name = f"blocks.{index}.attn"
@@ -280,40 +274,3 @@ def _attend(
         )
     joined = attn.norm(out.transpose(1, 2).flatten(2))
     return edited(inject, f"{name}.proj", joined, attn.proj(joined))
-
-
-def _part(module: nn.Module, name: str) -> Any:
-    return getattr(module, name, None)
-
-
-def _is_usual_mlp(mlp: nn.Module) -> bool:
-    if isinstance(mlp, Mlp):
-        return True
-    from timm.layers import Mlp as TimmMlp
-
-    return isinstance(mlp, TimmMlp)
-
-
-def check_supported(vit: nn.Module) -> None:
-    """Refuse what this file would silently compute wrongly."""
-    if isinstance(vit, PlainViT):
-        return
-    from timm.layers import Attention
-    from timm.models.vision_transformer import VisionTransformer
-
-    problem = None
-    if not isinstance(vit, VisionTransformer):
-        problem = f"it is a {type(vit).__name__}, not a plain vision transformer"
-    elif vit.cls_token is None:
-        problem = "it has no class token"
-    elif any(
-        not isinstance(_part(b, "attn"), Attention)
-        or _part(_part(b, "attn"), "gate") is not None
-        or not all(hasattr(b, name) for name in ("norm1", "ls1", "mlp", "norm2", "ls2"))
-        for b in vit.blocks
-    ):
-        problem = "its blocks are not standard pre-norm attention blocks"
-    if problem:
-        raise UserError(
-            f"This backbone cannot carry prompts: {problem}. Choose a plain, DeiT or DINOv2 ViT."
-        )

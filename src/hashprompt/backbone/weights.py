@@ -1,12 +1,11 @@
 """Where the frozen weights come from: the embedded nano, a published name, or a local file."""
 
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import timm
-from timm.models.vision_transformer import VisionTransformer
-
-from hashprompt.backbone.architecture import empty_vit, load_strictly
+from hashprompt.backbone.architecture import Metadata, build, own_metadata
 from hashprompt.backbone.catalogue import (
     CATALOGUE,
     HOW_TO_NAME,
@@ -30,7 +29,10 @@ from hashprompt.errors import UserError
 
 
 def load_backbone(
-    name: str, image_size: int | None = None, may_download: bool = True
+    name: str,
+    image_size: int | None = None,
+    may_download: bool = True,
+    recorded: Mapping[str, Any] | None = None,
 ) -> LoadedBackbone:
     """Load a frozen ViT by name or file.
 
@@ -39,50 +41,48 @@ def load_backbone(
         image_size: square input in pixels; the position table is resampled when it differs from
             the size the weights were made for.
         may_download: False for a name that the user did not type but a stored folder holds.
+        recorded: `LoadedBackbone.describe` of the same weights, which saves asking timm.
     """
-    vit, config = _find(name, may_download)
-    native = vit.patch_embed.img_size[0]
-    sha = weights_hash(vit)  # before resampling: the hash names the weights, not the input size
-    size = resize(vit, image_size)
-    mean, std = tuple(config["mean"]), tuple(config["std"])
-    preprocessing = Preprocessing(size, mean, std, config.get("interpolation", "bicubic"))
-    return LoadedBackbone(name, Backbone(vit), preprocessing, sha, native)
+    if recorded is not None:
+        with suppress(UserError, ValueError):  # of another file: timm decides, and names the fault
+            told = Metadata(**recorded)
+            return _load(name, _file(name, may_download), image_size, told)
+    return _load(name, _file(name, may_download), image_size, None)
 
 
-def _find(name: str, may_download: bool) -> tuple[VisionTransformer, dict[str, Any]]:
-    """The model, and its preprocessing under the names of timm's configurations."""
+def _file(name: str, may_download: bool) -> Path:
     if name == NANO:
-        return _from_file(nano_file())
+        return nano_file()
     brought = brought_file(name)
     if brought is not None:
-        architecture, file = brought
-        return _from_file(file, architecture)
-    get = obtain if name in CATALOGUE else timm_file
-    path = get(name, may_download)
-    checksum = Checksum(path)
-    checksum.check()
-    found = _from_file(path, name)
-    checksum.record()
-    return found
+        return brought[1]
+    return (obtain if name in CATALOGUE else timm_file)(name, may_download)
 
 
-def _from_file(path: Path, named: str | None = None) -> tuple[VisionTransformer, dict[str, Any]]:
-    """The model of a file.
-
-    Args:
-        path: any of ``FILE_TYPES``.
-        named: a name of the catalogue or a timm name; None to tell it from the file.
-    """
+def _load(name: str, path: Path, image_size: int | None, told: Metadata | None) -> LoadedBackbone:
     if not path.is_file():
         raise UserError(f"No weights file at {path}. {HOW_TO_NAME}")
+    brought = brought_file(name)
+    named = brought[0] if brought else None if name == NANO else name
     entry = CATALOGUE.get(named or "")
-    architecture = entry.architecture if entry else named
-    if architecture is not None and not timm.is_model(architecture):
-        raise UserError(f"`{architecture}` is not a timm architecture. {HOW_TO_NAME}")
+    checksum = Checksum(path)
+    if named == name:  # downloaded under it
+        checksum.check()
     weights = read_weights(path)
-    vit, config = empty_vit(architecture, weights, path)
-    load_strictly(vit, weights, path)
+    if named is None:
+        told = own_metadata(weights, path) or told
+    vit, config = build(entry.architecture if entry else named, weights, path, told)
+    if named == name:
+        checksum.record()
     normalize = entry.normalize if entry else weights.normalize
     if normalize is not None:
         config["mean"], config["std"] = STATISTICS[normalize]
-    return vit, config
+    native = vit.patch_embed.img_size[0]
+    sha = weights_hash(vit)  # before resampling: the hash names the weights, not the input size
+    preprocessing = Preprocessing(
+        resize(vit, image_size),
+        tuple(config["mean"]),
+        tuple(config["std"]),
+        config.get("interpolation", "bicubic"),
+    )
+    return LoadedBackbone(name, Backbone(vit), preprocessing, sha, native)

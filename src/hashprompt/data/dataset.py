@@ -1,5 +1,6 @@
 """Labelled images: what every data source hands over before it is cut into tasks."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -67,3 +68,17 @@ class Source:
     split: str | None = None  # which division into training and test images this is
     fingerprint: str | None = None  # else it is taken from the content
     notes: tuple[str, ...] = ()  # what the user should be told
+
+
+def tensor_hash(*parts: Tensor | Photos | str) -> str:
+    """SHA-256 over the bytes of tensors, photos and texts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, Photos):
+            digest.update(part.content_hash().encode())
+        elif isinstance(part, str):
+            digest.update(part.encode())
+        else:
+            digest.update(f"{part.dtype}{tuple(part.shape)}".encode())
+            digest.update(part.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

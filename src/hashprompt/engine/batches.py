@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from hashprompt.data.reading.prefetch import Prefetch
+from hashprompt.data.reading.image_stores import Prefetch
 from hashprompt.data.streams.stream import TaskData
 from hashprompt.engine.passes import Passes, uncounted
 from hashprompt.engine.replicas import Replicas

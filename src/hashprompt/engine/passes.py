@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 
 from hashprompt.backbone.preprocessing import LoadedBackbone
-from hashprompt.data.dataset import ImageTable
-from hashprompt.data.hashing import tensor_hash
-from hashprompt.data.reading.image_stores import PhotoBatch
-from hashprompt.data.reading.prefetch import Prefetch
+from hashprompt.data.dataset import ImageTable, tensor_hash
+from hashprompt.data.reading.image_stores import PhotoBatch, Prefetch
 from hashprompt.data.streams.stream import TaskData
 from hashprompt.data.transforms.views import Views
 from hashprompt.engine.feature_cache import FeatureCache

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from hashprompt.data.hashing import tensor_hash as content_hash
+from hashprompt.data.dataset import tensor_hash as content_hash
 from hashprompt.errors import UserError
 
 if TYPE_CHECKING:

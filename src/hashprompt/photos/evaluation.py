@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from hashprompt.data.dataset import ImageTable
-from hashprompt.data.reading.image_stores import Photos
-from hashprompt.data.reading.opening import open_photos
+from hashprompt.data.reading.image_stores import Photos, open_photos
 from hashprompt.data.reading.options import ReadOptions
 from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.evaluator import Evaluator

@@ -38,8 +38,8 @@ class StoredBackbone(Schema):
     name: str
     sha256: Sha256
     image_size: Annotated[int, Field(ge=1, le=10_000)]
-    preprocessing: StoredPreprocessing | None = None  # not in older files
-    plain: Values | None = None  # sizes of the plain ViT that it equals; not in older files
+    preprocessing: StoredPreprocessing
+    plain: Values | None  # sizes of the plain ViT that it is
 
 
 class Fixed(Schema):

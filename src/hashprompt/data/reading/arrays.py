@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hashprompt.data.dataset import ImageTable, Source
-from hashprompt.data.hashing import tensor_hash
+from hashprompt.data.dataset import ImageTable, Source, tensor_hash
 from hashprompt.data.reading.images import size_problem
 from hashprompt.errors import UserError, shortened
 from hashprompt.options.stream import Labels

@@ -6,49 +6,29 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from hashprompt.data.dataset import ImageTable, Source
-from hashprompt.data.reading.images import ImageFile, file_digest
-from hashprompt.data.reading.opening import open_photos
+from hashprompt.data.reading.folders import EXPECTED, Entry, Groups, Part, walk_classes
+from hashprompt.data.reading.image_stores import open_photos
+from hashprompt.data.reading.images import file_digest
+from hashprompt.data.reading.lists import listed_entries
 from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
 from hashprompt.data.reading.threads import in_threads
 from hashprompt.errors import UserError
 from hashprompt.texts import in_natural_order
 
 TEST_SHARE = 0.2
-Part = Literal["train", "test", ""]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One image file and what is known of it.
-
-    Args:
-        file: where the image is.
-        name: path relative to the data set, with `/`; it identifies the image on any machine.
-        label: name of its class.
-        part: `train` or `test`; empty where nobody has decided.
-        group: the task or domain it belongs to, if the data tells.
-        shown: how messages call it; empty: by its name or path.
-    """
-
-    file: ImageFile
-    name: str
-    label: str
-    part: Part = ""
-    group: str = ""
-    shown: str = ""
 
 
 @dataclass(frozen=True)
 class Layout:
     """What the entries mean."""
 
-    groups: Literal["tasks", "domains"] | None = None
+    groups: Groups | None = None
     tasks: int = 10  # to cut the classes into, without groups
     class_names: tuple[str, ...] = ()  # by class id; else sorted names
     group_names: tuple[str, ...] = ()  # in order of arrival; else in natural order
@@ -180,3 +160,22 @@ def _tasks_of(
                 "surroundings, use domains:DIR (or the column `domain`)."
             )
     return tuple(groups.index(tasks[label]) for label in classes)
+
+
+def read_folders(
+    folder: Path, groups: Groups, reading: ReadOptions, track: Track = untracked
+) -> Source:
+    """`folders:DIR` and `domains:DIR`: the layout is found out from the depth of the images."""
+    entries, notes = walk_classes(folder, groups)
+    grouped = any(entry.group for entry in entries)
+    if groups == "domains" and not grouped:
+        raise UserError(f"{folder} has class folders but no domains. Expected {EXPECTED[groups]}.")
+    layout = Layout(groups=groups if grouped else None, split="folders")
+    return source_from(folder.resolve().name, entries, layout, reading, notes, track)
+
+
+def read_list(file: Path, reading: ReadOptions, track: Track = untracked) -> Source:
+    """A source from a CSV file; paths in it are relative to its folder."""
+    entries, groups = listed_entries(file)
+    layout = Layout(groups=groups, split="list")
+    return source_from(file.stem, entries, layout, reading, track=track)

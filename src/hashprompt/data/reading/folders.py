@@ -1,4 +1,4 @@
-"""Folders of images: the one walk over them, and what `folders:DIR` and `domains:DIR` mean."""
+"""The one walk over folders of images, and what layouts it knows. This imports no torch."""
 
 import os
 from collections.abc import Collection, Iterator
@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from hashprompt.data.dataset import Source
-from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
-from hashprompt.data.reading.images import SUFFIXES, looks_like_image
-from hashprompt.data.reading.options import ReadOptions, Track, untracked
+from hashprompt.data.reading.images import SUFFIXES, ImageFile, looks_like_image
 from hashprompt.errors import UserError
 from hashprompt.storage.files import listed
 
@@ -20,6 +17,30 @@ EXPECTED = {
     "classes": "DIR/class/*.jpg, or the same below DIR/train and DIR/test",
 }
 Groups = Literal["tasks", "domains"]
+
+
+Part = Literal["train", "test", ""]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One image file and what is known of it.
+
+    Args:
+        file: where the image is.
+        name: path relative to the data set, with `/`; it identifies the image on any machine.
+        label: name of its class.
+        part: `train` or `test`; empty where nobody has decided.
+        group: the task or domain it belongs to, if the data tells.
+        shown: how messages call it; empty: by its name or path.
+    """
+
+    file: ImageFile
+    name: str
+    label: str
+    part: Part = ""
+    group: str = ""
+    shown: str = ""
 
 
 class Listing(NamedTuple):
@@ -122,18 +143,6 @@ def scan_classes(folder: Path, left_out: Collection[str] = ()) -> Scan:
     if not scan.classes:
         raise UserError(f"No class folders in {folder}. Expected one folder of images per class.")
     return scan
-
-
-def read_folders(
-    folder: Path, groups: Groups, reading: ReadOptions, track: Track = untracked
-) -> Source:
-    """`folders:DIR` and `domains:DIR`: the layout is found out from the depth of the images."""
-    entries, notes = walk_classes(folder, groups)
-    grouped = any(entry.group for entry in entries)
-    if groups == "domains" and not grouped:
-        raise UserError(f"{folder} has class folders but no domains. Expected {EXPECTED[groups]}.")
-    layout = Layout(groups=groups if grouped else None, split="folders")
-    return source_from(folder.resolve().name, entries, layout, reading, notes, track)
 
 
 def walk_classes(

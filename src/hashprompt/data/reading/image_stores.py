@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import Future
 from itertools import accumulate
 from typing import Protocol
 
@@ -9,9 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hashprompt.data.reading.images import ImageFile, file_digest, image_size, read_image
-from hashprompt.data.reading.options import ReadOptions
-from hashprompt.data.reading.threads import in_threads
+from hashprompt.data.reading.images import (
+    ImageFile,
+    UnreadableImage,
+    file_digest,
+    image_size,
+    read_image,
+)
+from hashprompt.data.reading.options import ReadOptions, Track, untracked
+from hashprompt.data.reading.threads import in_threads, reading_threads
+from hashprompt.errors import UserError
+
+NAMED = {"stop": 5, "skip": 100}  # what is left out should be known; who is stopped, looks anyway
 
 
 class PhotoBatch(list[Tensor]):
@@ -125,3 +135,99 @@ def pixel_digest(image: Tensor | np.ndarray) -> bytes:
     """SHA-256 of the shape and the pixels of an image."""
     shape = f"{tuple(image.shape)}".encode()
     return hashlib.sha256(shape + np.asarray(image).tobytes()).digest()
+
+
+class Prefetch:
+    """Batches of images by number; while one is used, the next is decoded."""
+
+    def __init__(self, images: Tensor | Photos, batches: Sequence[Tensor]) -> None:
+        self.images, self.batches = images, batches
+        self._coming: tuple[int, list[Future[Tensor]]] = (-1, [])
+
+    def __getitem__(self, number: int) -> Tensor | PhotoBatch:
+        images = self.images
+        if isinstance(images, Tensor) or not images.on_disk:
+            return images[self.batches[number]]
+        coming, self._coming = self._coming, self._start(images, number + 1)
+        if coming[0] != number:
+            return images[self.batches[number]]
+        return PhotoBatch(future.result() for future in coming[1])
+
+    def _start(self, images: Photos, number: int) -> tuple[int, list[Future[Tensor]]]:
+        if number >= len(self.batches):
+            return -1, []
+        rows = images.rows[self.batches[number]].tolist()
+        return number, [reading_threads().submit(images.store.read, row) for row in rows]
+
+
+def open_photos(
+    files: Sequence[ImageFile],
+    reading: ReadOptions,
+    track: Track = untracked,
+    shown: Sequence[str] = (),
+) -> tuple[Photos, list[int], tuple[str, ...]]:
+    """Make images ready for use: in memory where they fit, else from disk.
+
+    Args:
+        shown: how messages call them; where it is empty, by their paths.
+
+    Returns:
+        The readable images; which of the files they are; and what the user should be told.
+    """
+    problems: dict[int, UnreadableImage] = {}
+    names = [name or str(f) for name, f in zip(shown or [""] * len(files), files, strict=True)]
+    every = range(len(files))
+
+    def size_of(index: int) -> tuple[int, int]:
+        try:
+            return image_size(files[index], reading.short_side, reading.upright)
+        except UnreadableImage as problem:
+            problems[index] = problem
+            return 0, 0
+
+    sizes = list(track(in_threads(size_of, every), "looking at images", len(files)))
+    needed = sum(3 * height * width for height, width in sizes) / 1e9
+    fits = needed <= reading.memory_gb
+    store: ImageStore = Memory(sizes, names) if fits else Disk(files, reading, names)
+
+    def decode(index: int) -> None:
+        if index in problems:
+            return
+        try:
+            image = read_image(files[index], reading.short_side, reading.upright)
+            if isinstance(store, Memory):
+                store.read(index).copy_(image)
+        except UnreadableImage as problem:
+            problems[index] = problem
+
+    # Images that stay on disk are decoded now only if unreadable ones must be known.
+    if fits or reading.unreadable == "skip":
+        list(track(in_threads(decode, every), "reading images", len(files)))
+    notes = [_about_memory(len(files), needed, fits, reading)]
+    if problems:
+        notes.append(_about_problems(problems, names, reading))
+    kept = [index for index in range(len(files)) if index not in problems]
+    return Photos(store, torch.tensor(kept, dtype=torch.int64)), kept, tuple(notes)
+
+
+def _about_memory(count: int, needed: float, fits: bool, reading: ReadOptions) -> str:
+    if fits:
+        return f"{count:,} images are kept decoded in memory ({needed:.2f} GB)."
+    return (
+        f"{count:,} images would take {needed:.1f} GB decoded, more than memory_gb="
+        f"{reading.memory_gb:g}: they are decoded for every batch. A larger memory_gb, or "
+        "short_side=256 (which changes the pixels a little), is faster."
+    )
+
+
+def _about_problems(
+    problems: dict[int, UnreadableImage], names: Sequence[str], reading: ReadOptions
+) -> str:
+    most = NAMED[reading.unreadable]
+    told = sorted(problems)[:most]
+    listed = "; ".join(f"{names[index]} ({problems[index].reason})" for index in told)
+    more = f"; and {len(problems) - most} more" if len(problems) > most else ""
+    found = f"{len(problems)} of {len(names):,} images cannot be read: {listed}{more}."
+    if reading.unreadable == "stop":
+        raise UserError(f"{found} Replace or remove them, or use unreadable=skip.")
+    return f"{found} They are left out."

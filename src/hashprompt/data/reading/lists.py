@@ -8,11 +8,8 @@ import os
 from collections import Counter
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
-from hashprompt.data.dataset import Source
-from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
-from hashprompt.data.reading.options import ReadOptions, Track, untracked
+from hashprompt.data.reading.folders import Entry, Groups, Part
 from hashprompt.errors import UserError
 from hashprompt.storage.files import read_file
 
@@ -31,23 +28,13 @@ TOO_MANY = "more cells than columns"
 EXPECTED = "Expected a first line `path,label` (and task or domain, split, name), then the images."
 
 
-def read_list(file: Path, reading: ReadOptions, track: Track = untracked) -> Source:
-    """A source from a CSV file; paths in it are relative to its folder."""
-    entries, groups = listed_entries(file)
-    layout = Layout(groups=groups, split="list")
-    return source_from(file.stem, entries, layout, reading, track=track)
-
-
-def listed_entries(file: Path) -> tuple[list[Entry], Literal["tasks", "domains"] | None]:
+def listed_entries(file: Path) -> tuple[list[Entry], Groups | None]:
     """The images of a CSV file, and what their groups are."""
     rows = _rows(file)
     if {"task", "domain"} <= rows[0].keys():
         raise UserError(f"{file} has the columns task and domain. Keep the one that is meant.")
-    groups: Literal["tasks", "domains"] | None = None
-    if "task" in rows[0]:
-        groups = "tasks"
-    elif "domain" in rows[0]:
-        groups = "domains"
+    kinds: dict[str, Groups] = {"task": "tasks", "domain": "domains"}
+    groups = next((kind for name, kind in kinds.items() if name in rows[0]), None)
     entries = [_entry(file, line, row, groups) for line, row in enumerate(rows, start=2)]
     _check_files(file, entries)
     return entries, groups

@@ -14,8 +14,7 @@ from hashprompt.data.dataset import ImageTable, Source
 from hashprompt.data.reading.arrays import read_arrays
 from hashprompt.data.reading.entries import held_out
 from hashprompt.data.reading.folders import scan_classes
-from hashprompt.data.reading.image_stores import Memory, Photos
-from hashprompt.data.reading.opening import open_photos
+from hashprompt.data.reading.image_stores import Memory, Photos, open_photos
 from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
 from hashprompt.data.sets.base import MissingFiles, need
 from hashprompt.data.sets.cifar import cifar_tables

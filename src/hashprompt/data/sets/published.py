@@ -43,7 +43,7 @@ CIFAR100_COARSE = DataSet(
 SPLIT_IMAGENET_R = DataSet(
     "split-imagenet-r",
     "ImageNet-R, 200 classes in renditions, 10 tasks",
-    "imagenet_r:load_imagenet_r",
+    "photo_sets:load_imagenet_r",
     (
         PublishedFile(
             "https://people.eecs.berkeley.edu/~hendrycks/imagenet-r.tar",
@@ -64,7 +64,7 @@ CUB_LICENCE = "images from the web, for non-commercial research and education"
 SPLIT_CUB200 = DataSet(
     "split-cub200",
     "CUB-200-2011, 200 species of birds, 10 tasks, official split",
-    "cub:load_cub",
+    "photo_sets:load_cub",
     (
         PublishedFile(
             "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
@@ -82,7 +82,7 @@ SPLIT_CUB200 = DataSet(
 SPLIT_CUB200_LAMDA = DataSet(
     "split-cub200-lamda",
     "the same birds with the split of the RevisitingCIL archive, which you supply",
-    "cub:load_cub_lamda",
+    "photo_sets:load_cub_lamda",
     (),
     "cub/{train,test}/<class>/*.jpg, from the archive that the RevisitingCIL "
     "repository (github.com/zhoudw-zdw/RevisitingCIL) links to",
@@ -159,7 +159,7 @@ FIVE_DATASETS = DataSet(
 CORE50 = DataSet(
     "core50",
     "CORe50, 50 objects, domain-incremental: 8 sessions to learn, 3 others as one test set",
-    "core50:load_core50",
+    "photo_sets:load_core50",
     (
         PublishedFile(
             "http://bias.csr.unibo.it/maltoni/download/core50/core50_128x128.zip",
@@ -181,7 +181,7 @@ CORE50 = DataSet(
 SPLIT_TINY_IMAGENET = DataSet(
     "split-tiny-imagenet",
     "Tiny-ImageNet, 200 classes of 64 px, 10 tasks, tested on its validation images",
-    "tiny_imagenet:load_tiny_imagenet",
+    "photo_sets:load_tiny_imagenet",
     (
         PublishedFile(
             "http://cs231n.stanford.edu/tiny-imagenet-200.zip",

@@ -9,12 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hashprompt.data.dataset import ImageTable, Source
-from hashprompt.data.hashing import tensor_hash
+from hashprompt.data.dataset import ImageTable, Source, tensor_hash
 from hashprompt.data.reading.arrays import read_arrays
-from hashprompt.data.reading.folders import read_folders
+from hashprompt.data.reading.entries import read_folders, read_list
 from hashprompt.data.reading.huggingface import read_huggingface
-from hashprompt.data.reading.lists import read_list
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets import SETS, DataSet, data_root
 from hashprompt.data.sets.base import MissingFiles, explain_missing

@@ -6,8 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from hashprompt.data.dataset import ImageTable, Source, concatenate
-from hashprompt.data.hashing import tensor_hash
+from hashprompt.data.dataset import ImageTable, Source, concatenate, tensor_hash
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.streams.class_orders import order_classes
 from hashprompt.data.streams.sources import load_source

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import torch
 
 from hashprompt.data.reading.entries import Entry, divided
-from hashprompt.data.reading.image_stores import Photos
-from hashprompt.data.reading.opening import open_photos
+from hashprompt.data.reading.image_stores import Photos, open_photos
 from hashprompt.data.reading.options import ReadOptions
 from hashprompt.data.reading.threads import in_threads
 from hashprompt.errors import UserError

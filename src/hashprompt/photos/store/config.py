@@ -12,8 +12,8 @@ import torch
 
 from hashprompt.backbone.catalogue import CATALOGUE, FILE_TYPES, NANO, brought_file, obtain
 from hashprompt.backbone.hub import timm_file
-from hashprompt.backbone.light import load_light, plain_sizes
 from hashprompt.backbone.preprocessing import LoadedBackbone
+from hashprompt.backbone.weights import load_backbone
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.data.streams.stream import Stream
 from hashprompt.data.transforms.views import Views
@@ -65,7 +65,9 @@ class ClassifierConfig:
         options = _with_changes(folder, header, changes or {})
         recorded = header["backbone"]
         name = backbone or find_backbone(folder, recorded)
-        loaded = _load(name, recorded, may_download=backbone is not None)
+        plain = recorded["plain"]  # with its sizes timm is not imported
+        known = plain and {"architecture": plain, **recorded["preprocessing"]}
+        loaded = load_backbone(name, recorded["image_size"], backbone is not None, known)
         if loaded.weights_sha256 != recorded["sha256"]:
             raise UserError(
                 f"{name} is not the backbone that {folder} was taught with: the weights differ "
@@ -73,7 +75,7 @@ class ClassifierConfig:
                 f"Give the right one, `{recorded['name']}`, as backbone (`--backbone`)."
             )
         statistics = loaded.preprocessing.statistics()
-        if recorded.get("preprocessing", statistics) != statistics:  # older ones have none
+        if recorded["preprocessing"] != statistics:
             raise UserError(
                 f"{name} has the weights that {folder} was taught with, but other preprocessing: "
                 f"{statistics}, expected {shortened(recorded['preprocessing'], 200)}. Give the "
@@ -92,13 +94,9 @@ class ClassifierConfig:
                 "sha256": backbone.weights_sha256,
                 "image_size": backbone.preprocessing.image_size,
                 "preprocessing": backbone.preprocessing.statistics(),
-                "plain": self._plain_sizes,
+                "plain": getattr(backbone.model.vit, "sizes", None),
             },
         }
-
-    @cached_property
-    def _plain_sizes(self) -> dict[str, Any] | None:
-        return plain_sizes(self.backbone)
 
     @cached_property
     def run_options(self) -> RunOptions:
@@ -131,17 +129,6 @@ class ClassifierConfig:
         self.backbone.model.to(self.device)
         config = build(AveragedPromptConfig, values)
         return AveragedPrompt(config, self.backbone.model).to(self.device)
-
-
-def _load(name: str, recorded: Mapping[str, Any], may_download: bool) -> LoadedBackbone:
-    """The backbone that a classifier names; quickly where it can be."""
-    size, statistics = recorded["image_size"], recorded.get("preprocessing") or {}
-    light = load_light(name, size, recorded.get("plain"), statistics)
-    if light is not None and light.weights_sha256 == recorded["sha256"]:
-        return light
-    from hashprompt.backbone.weights import load_backbone
-
-    return load_backbone(name, size, may_download=may_download)
 
 
 def _with_changes(

@@ -1,0 +1,244 @@
+"""Published sets of photos in folders: CUB-200, ImageNet-R, CORe50, Tiny-ImageNet."""
+
+import hashlib
+from pathlib import Path, PurePosixPath
+
+import yaml
+
+from hashprompt.data.dataset import Source
+from hashprompt.data.reading.entries import Layout, read_folders, source_from
+from hashprompt.data.reading.folders import Entry, Part, list_folder, scan_classes, subfolders
+from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
+from hashprompt.data.sets.base import need, read_lines, read_list
+from hashprompt.errors import UserError, shortened
+from hashprompt.options.stream import StreamOptions
+
+# CUB-200-2011: birds, with the official split, or that of the RevisitingCIL archive (LAMDA).
+
+CUB_FOLDER, LAMDA_FOLDER = "CUB_200_2011", "cub"
+CUB_TABLES = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
+
+
+def load_cub(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+    if options.split == "lamda":
+        return load_cub_lamda(root, options, track)
+    folder = root / CUB_FOLDER
+    need(folder, *CUB_TABLES, "images")
+    paths, labels, in_training, classes = (_cub_table(folder / name) for name in CUB_TABLES)
+    parts: dict[str, Part] = {"1": "train", "0": "test"}
+    entries = []
+    for image, path in paths.items():
+        try:
+            label, part = classes[labels[image]], parts[in_training[image]]
+        except KeyError as error:
+            raise UserError(
+                f"{folder} is damaged: image {image} of images.txt has no entry in "
+                f"{', '.join(CUB_TABLES[1:])}. Unpack the archive again."
+            ) from error
+        entries.append(Entry(folder / "images" / path, path, label, part))
+    numbers = [str(number) for number in range(1, len(classes) + 1)]
+    if sorted(numbers) != sorted(classes):
+        raise UserError(f"{folder / 'classes.txt'} is damaged. Unpack the archive again.")
+    class_names = tuple(classes[number] for number in numbers)
+    layout = Layout(class_names=class_names, split="official")
+    return source_from("split-cub200", entries, layout, options.reading(upright=False), track=track)
+
+
+def load_cub_lamda(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+    need(root, f"{LAMDA_FOLDER}/train", f"{LAMDA_FOLDER}/test")
+    source = read_folders(root / LAMDA_FOLDER, "tasks", options.reading(upright=False), track)
+    return Source(**{**vars(source), "name": "split-cub200-lamda", "split": "lamda"})
+
+
+def _cub_table(file: Path) -> dict[str, str]:
+    """Lines of a number and a value."""
+    lines = (line.split(maxsplit=1) for line in read_lines(file))
+    return {words[0]: words[1].strip() for words in lines if len(words) == 2}
+
+
+# ImageNet-R: 200 classes in many styles. It has no split of its own, so every paper made one.
+
+R_FOLDER = "imagenet-r"
+R_LISTS: dict[Part, str] = {"train": "imagenet-r_train.yaml", "test": "imagenet-r_test.yaml"}
+R_LISTS_MD5 = {  # the lists of CODA-Prompt, used by several papers
+    "imagenet-r_train.yaml": "b90d9c763369c87dbd9becb80abd83b3",
+    "imagenet-r_test.yaml": "3ea5a3aa2e96578874254d4ee87321b3",
+}
+LISTED, AS_FOUND = "coda-yaml", "folders"
+
+
+def load_imagenet_r(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+    need(root, R_FOLDER)
+    found = _renditions(root / R_FOLDER)
+    split = options.split or _split_at_hand(root, found)
+    notes = [] if options.split else [f"ImageNet-R has no official split; {split} is used."]
+    parts: dict[str, Part] = {}
+    if split == LISTED:
+        parts, split, about_lists = _listed(root)
+        notes += about_lists
+        _check_listed(parts, found, root)
+    elif split == AS_FOUND:
+        if not all(part for _, part in found.values()):
+            raise UserError(f"split=folders needs {R_FOLDER}/train and {R_FOLDER}/test in {root}.")
+        parts = {name: part for name, (_, part) in found.items()}
+    names = parts or dict.fromkeys(found, "")
+    entries = [
+        Entry(found[name][0], name, PurePosixPath(name).parts[0], part)
+        for name, part in names.items()
+    ]
+    reading = options.reading(upright=False)
+    return source_from("split-imagenet-r", entries, Layout(split=split), reading, notes, track)
+
+
+def _renditions(folder: Path) -> dict[str, tuple[Path, Part]]:
+    """`wnid/file` -> where it is. HiDe-Prompt's code moves images into train/ and test/."""
+    places: list[tuple[Part, Path]] = [("train", folder / "train"), ("test", folder / "test")]
+    moved = [(part, place) for part, place in places if place.is_dir()]
+    return {
+        f"{label}/{path.name}": (path, part)
+        for part, place in moved or [("", folder)]
+        for label, paths in scan_classes(place).classes.items()
+        for path in paths
+    }
+
+
+def _split_at_hand(root: Path, found: dict[str, tuple[Path, Part]]) -> str:
+    if all((root / name).is_file() for name in R_LISTS.values()):
+        return LISTED
+    return AS_FOUND if all(part for _, part in found.values()) else HOLD_OUT
+
+
+def _listed(root: Path) -> tuple[dict[str, Part], str, list[str]]:
+    """The part of each listed image, the name of the split, and what to say of it."""
+    parts: dict[str, Part] = {}
+    split, notes = LISTED, []
+    for part, name in R_LISTS.items():
+        content = read_list(root / name)
+        if hashlib.md5(content, usedforsecurity=False).hexdigest() != R_LISTS_MD5[name]:
+            split = "own-lists"
+            notes.append(f"{name} is not the published list; its split is called {split}.")
+        for path in _listed_paths(root / name, content):
+            key = "/".join(PurePosixPath(path).parts[-2:])
+            if key in parts:
+                raise UserError(f"{key} is listed twice in {', '.join(R_LISTS.values())}.")
+            parts[key] = part
+    return parts, split, notes
+
+
+def _listed_paths(file: Path, content: bytes) -> list[str]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 24,000 lines: the fast one
+    try:
+        depth = 0
+        for event in yaml.parse(content, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            # A few lines of aliases can stand for more than any memory holds.
+            if depth > 2 or isinstance(event, yaml.AliasEvent):
+                raise TypeError("more than a mapping of lists")
+        paths = yaml.load(content, Loader=loader)["data"]
+        if not all(isinstance(path, str) for path in paths):
+            raise TypeError("more than paths")
+        return list(paths)
+    except (yaml.YAMLError, TypeError, KeyError, ValueError) as error:
+        raise UserError(f"{file} must hold `data:` and a list of image paths.") from error
+
+
+def _check_listed(parts: dict[str, Part], found: dict[str, tuple[Path, Part]], root: Path) -> None:
+    absent = [name for name in parts if name not in found]
+    if absent:
+        raise UserError(
+            f"{len(absent)} of {len(parts)} listed images are not in {root / R_FOLDER}, for "
+            f"example {absent[0]}. Unpack the whole archive, or use split={HOLD_OUT}."
+        )
+
+
+# CORe50, new instances: 50 objects filmed in eleven places; three places are the test set.
+
+CORE50_FOLDER, CORE50_RUNS = "core50_128x128", "batches_filelists/NI_inc"
+CORE50_TRAIN, CORE50_TEST = (1, 2, 4, 5, 6, 8, 9, 11), (3, 7, 10)
+CORE50_OBJECTS = tuple(f"o{number}" for number in range(1, 51))
+
+
+def load_core50(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+    """Training sessions are domains; the test set is the same after every one of them."""
+    folder = root / CORE50_FOLDER
+    need(folder, *(f"s{session}" for session in (*CORE50_TRAIN, *CORE50_TEST)))
+    entries = [
+        Entry(
+            path,
+            f"s{session}/{label}/{path.name}",
+            label,
+            "train" if session in CORE50_TRAIN else "test",
+            f"s{session}",
+        )
+        for session in (*CORE50_TRAIN, *CORE50_TEST)
+        for label, paths in scan_classes(folder / f"s{session}").classes.items()
+        for path in paths
+    ]
+    odd = sorted({entry.label for entry in entries} - set(CORE50_OBJECTS))
+    if odd:
+        raise UserError(f"{folder} holds the objects {', '.join(odd[:3])}. Expected o1 … o50.")
+    layout = Layout(
+        groups="domains",
+        class_names=CORE50_OBJECTS,
+        group_names=_session_order(root, options.domain_order),
+        split="NI",
+        shared_test=True,
+    )
+    return source_from("core50", entries, layout, options.reading(upright=False), track=track)
+
+
+def _session_order(root: Path, order: str) -> tuple[str, ...]:
+    """Ascending, or that of an official run, read from its lists."""
+    if not order.startswith("ni-run-"):
+        return tuple(f"s{session}" for session in CORE50_TRAIN)
+    run = root / CORE50_RUNS / f"run{order.removeprefix('ni-run-')}"
+    sessions = []
+    for batch in range(len(CORE50_TRAIN)):
+        file = run / f"train_batch_{batch:02d}_filelist.txt"
+        sessions.append("".join(read_lines(file)[:1]).partition("/")[0])
+    if sorted(sessions) != sorted(f"s{session}" for session in CORE50_TRAIN):
+        raise UserError(f"The lists in {run} name the sessions {shortened(', '.join(sessions))}.")
+    return tuple(sessions)
+
+
+# Tiny-ImageNet: 200 classes of 64 px. The published test images have no labels; val is used.
+
+TINY_FOLDER = "tiny-imagenet-200"
+TINY_ANNOTATIONS = "val_annotations.txt"
+
+
+def load_tiny_imagenet(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+    folder = root / TINY_FOLDER
+    need(folder, "train", "val")
+    entries = _by_class(folder, "train")
+    if (folder / "val" / TINY_ANNOTATIONS).is_file() and (folder / "val" / "images").is_dir():
+        entries += _annotated(folder / "val")
+    else:
+        entries += _by_class(folder, "val")
+    layout = Layout(split="official (val)")
+    reading = options.reading(upright=False)
+    return source_from("split-tiny-imagenet", entries, layout, reading, track=track)
+
+
+def _by_class(folder: Path, part: str) -> list[Entry]:
+    """<part>/<wnid>/images/*.JPEG as published, or <part>/<wnid>/*.JPEG as people rearrange it."""
+    entries = []
+    for inner in subfolders(folder / part):
+        images = list_folder(inner).images or list_folder(inner / "images").images
+        entries += [
+            Entry(path, f"{part}/{path.name}", inner.name, "train" if part == "train" else "test")
+            for path in images
+        ]
+    return entries
+
+
+def _annotated(folder: Path) -> list[Entry]:
+    """val/images/*.JPEG with their classes in val_annotations.txt."""
+    entries = []
+    for line in read_lines(folder / TINY_ANNOTATIONS):
+        words = line.split("\t")
+        if len(words) < 2:
+            raise UserError(f"{folder / TINY_ANNOTATIONS} is damaged. Unpack the archive again.")
+        entries.append(Entry(folder / "images" / words[0], f"val/{words[0]}", words[1], "test"))
+    return entries

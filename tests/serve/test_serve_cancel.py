@@ -26,7 +26,7 @@ from hashprompt import ContinualClassifier
 from hashprompt.engine.interrupts import Interrupted
 from hashprompt.photos.store.store import Store
 from hashprompt.photos.trainer import ClassifierTrainer
-from hashprompt.schemas.serving import StoredJob
+from hashprompt.serve.jobs.jobs import StoredJob
 from hashprompt.serve.jobs.learn_process import carry_out
 from hashprompt.serve.jobs.rollback import take_back
 from hashprompt.storage.files import as_given

@@ -8,24 +8,40 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from PIL import Image
+from pydantic import Field
 
 from hashprompt.data.reading.images import read_pixels
 from hashprompt.errors import UserError
 from hashprompt.photos.answers import Answer
 from hashprompt.photos.sorting.clusters import SMALLEST, Groups
 from hashprompt.photos.sorting.journal import decode_feature, encode_feature
-from hashprompt.schemas.serving import PHOTO_ID, UnsurePhoto
 from hashprompt.serve.http.request_log import log
 from hashprompt.serve.state_dir import PrivateFolder
 from hashprompt.storage.files import Target, inside, remove_file, write_atomically
 from hashprompt.storage.json_files import read_json, write_json
+from hashprompt.storage.schema import Schema
 
 THUMBNAIL = 320  # pixels of the longer side
 MAX_NAME = 200
+PHOTO_ID = "^[0-9a-f]{32}$"
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class UnsurePhoto(Schema):
+    """`unsure/ID.json`: a photo of the review queue."""
+
+    id: Annotated[str, Field(pattern=PHOTO_ID)]
+    file: str
+    label: str
+    probability: Share
+    unknown: Share
+    is_unknown: bool
+    when: str
+    feature: Annotated[str, Field(max_length=100_000)]  # (D,) float16 in base64
 
 
 class ReviewQueue:

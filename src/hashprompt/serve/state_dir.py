@@ -11,12 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hashprompt.schemas.serving import Serving
 from hashprompt.storage.files import Target, inside, make_private_folder, remove_new
 from hashprompt.storage.json_files import read_json, write_json
 from hashprompt.storage.lock import locked
+from hashprompt.storage.schema import Schema
 
 JOBS, UPLOADS, UNSURE, SWITCHES = "jobs", "uploads", "unsure", "serving.json"
+
+
+class Serving(Schema):
+    """`serving.json`: what is switched on."""
+
+    keep_unsure: bool
 
 
 class PrivateFolder:

@@ -6,15 +6,17 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from hashprompt.errors import UserError
 from hashprompt.photos.learn_job import Effort
-from hashprompt.schemas.serving import JOB_ID, StoredJob
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.http.request_log import log
 from hashprompt.serve.http.uploads import PHOTOS, Lesson
 from hashprompt.serve.photo_archive import new_ones, place_photos, take_away
+from hashprompt.serve.review_queue import PHOTO_ID
 from hashprompt.serve.state_dir import PrivateFolder
 from hashprompt.storage.files import (
     Target,
@@ -25,11 +27,34 @@ from hashprompt.storage.files import (
     sync_folder,
 )
 from hashprompt.storage.json_files import read_json, write_json
+from hashprompt.storage.schema import Count, Schema
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 UNFINISHED = ("waiting", "running")
 FILE = "job.json"
+JOB_ID = "^[0-9]{14}-[0-9a-f]{8}$"
 MOST_UNFINISHED = 2  # one runs, one waits
+
+
+class StoredJob(Schema):
+    """`jobs/ID/job.json`: a learn."""
+
+    id: Annotated[str, Field(pattern=JOB_ID)]
+    state: State
+    label: str
+    photos: Count
+    effort: Effort
+    rename: dict[str, str]
+    source: Annotated[str, Field(pattern="^[-0-9a-z]+[.]csv$")]  # the list of its photos
+    created: str
+    asked: list[Annotated[str, Field(pattern=PHOTO_ID)]]  # photos that leave the unsure ones
+    left_out: Count = 0  # files that came along and are no photos
+    kept: dict[str, str] = Field(default_factory=dict)  # its photos -> where they are kept
+    placed: list[str] | None = None  # those of them that it has put there
+    message: str | None
+    error: str | None
+    version: Count | None
+    report: str | None
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pydantic import BaseModel, Field
 
 from hashprompt.errors import UserError
 from hashprompt.photos.learn_job import Effort
-from hashprompt.schemas.serving import PHOTO_ID
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.http.uploads import PHOTOS, Lesson, TaughtPhoto
+from hashprompt.serve.review_queue import PHOTO_ID
 from hashprompt.serve.routes.learn import begin, upload_folder
 from hashprompt.serve.routes.models import JobOut, Label, Strict
 from hashprompt.serve.service import ServiceOf

@@ -49,7 +49,6 @@ def test_every_published_set_names_a_function_that_exists(data: DataSet) -> None
 
 def test_every_name_has_something_that_loads_it() -> None:
     assert sources.DRAWN.keys() == names.EMBEDDED.keys()
-    assert tuple(sources.READERS) == names.PREFIXES
 
 
 @pytest.mark.parametrize("make", ["file", "folder"])

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from hashprompt.data.dataset import ImageTable, Source
-from hashprompt.data.streams import embedded, names, sources, stream
+from hashprompt.data.streams import sources, stream
 from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
@@ -247,21 +246,7 @@ def test_one_changed_number_changes_the_fingerprint(file: Path, array: str) -> N
     assert cut(file).fingerprint != before
 
 
-def test_embedded_streams_come_back_from_the_cache_as_they_were_drawn() -> None:
-    drawn: list[Tensor] = []
-
-    def draw() -> Source:
-        source = embedded.digits()
-        drawn.append(source.train.images)
-        return source
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(names.EMBEDDED, "made-here", "digits again")
-        patch.setitem(sources.DRAWN, "made-here", draw)
-        first = load_stream("made-here", StreamOptions(tasks=1, class_order="natural"), 0)
-        again = load_stream("made-here", StreamOptions(tasks=1, class_order="natural"), 0)
-    assert len(drawn) == 1
-    assert torch.equal(first.tasks[0].train.images, drawn[0])
-    assert torch.equal(again.tasks[0].train.images, drawn[0])
+def test_embedded_streams_are_drawn_once_in_a_process() -> None:
+    first, again = (load_stream("glyphs", StreamOptions(), seed) for seed in (0, 1))
     assert again.fingerprint == first.fingerprint
-    assert again.flip is False
+    assert sources.embedded_source("glyphs") is sources.embedded_source("glyphs")

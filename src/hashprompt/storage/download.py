@@ -1,7 +1,7 @@
-"""Large files from the web: resumed where they broke off, complete or not there at all.
+"""Downloads of large files: resumed after an interruption, and complete or absent.
 
-httpx speaks HTTP; pooch, requests and the hub's client do not resume or trust a server's word. A
-server may lie, drip or never end: a download costs bounded bytes and bounded seconds.
+httpx speaks HTTP. Servers are not trusted: a download takes a limited number of bytes and seconds,
+whatever the server sends. (pooch, requests and the client of the hub do not guarantee that.)
 """
 
 import hashlib
@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -36,36 +35,36 @@ from hashprompt.storage.files import (
 from hashprompt.texts import visible
 
 TIMEOUT = 5.0  # seconds without a byte
-MIN_PACE = 1000  # bytes a second, on average over
+MIN_PACE = 1000  # bytes per second, averaged over PACE_SECONDS
 PACE_SECONDS = 60.0
 MAX_REDIRECTS = 5
-MAX_IDLE_TRIES = 4  # connections in a row that bring nothing new
+MAX_IDLE_TRIES = 4  # consecutive connections without new bytes
 PAUSE = 1.0  # seconds between them
-MAX_SIZE = 20 * GIGABYTE  # of a file of which nobody knows how large it is
-KEEP_FREE = GIGABYTE // 10  # bytes of the disk that are left to others
+MAX_SIZE = 20 * GIGABYTE  # of a file of unknown size
+KEEP_FREE = GIGABYTE // 10  # bytes of the disk that stay free
 
-Watch = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all
+Watch = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in total
 
 
 class DownloadError(Exception):
-    """What went wrong, in a few words; the caller knows what the user can do instead."""
+    """A short reason for a failed download; the caller adds what the user can do."""
 
 
 class RefusedError(DownloadError):
-    """Something that does not get better by trying again."""
+    """An error that does not go away by trying again."""
 
 
 def show_on_terminal(name: str, done: int, total: int | None) -> None:
-    """Progress on one line, if somebody is looking."""
+    """Print the progress on one line if the output is a terminal."""
     if sys.stderr.isatty():
-        whole = f" of {total / 1e6:.0f}" if total else ""
+        of_total = f" of {total / 1e6:.0f}" if total else ""
         end = "\n" if done == total else ""
-        text = f"\r{visible(name)}: {done / 1e6:.0f}{whole} MB"
+        text = f"\r{visible(name)}: {done / 1e6:.0f}{of_total} MB"
         print(text, end=end, file=sys.stderr, flush=True)
 
 
 def file_hash(path: Path, kind: str = "sha256") -> str:
-    """A checksum of a file's bytes."""
+    """The checksum of a file."""
     with open_file(path) as file:
         return hashlib.file_digest(file, kind).hexdigest()  # type: ignore[arg-type]
 
@@ -73,53 +72,50 @@ def file_hash(path: Path, kind: str = "sha256") -> str:
 def download(
     url: str, path: Path, watch: Watch = show_on_terminal, max_size: int = MAX_SIZE
 ) -> None:
-    """Download a file unless it is there, trying again where a connection breaks.
+    """Download a file unless it exists, and try again when a connection breaks.
 
-    What came before a failure stays beside ``path``, and the next call resumes from there.
+    After a failure, the received bytes are kept next to ``path``, and the next call resumes.
 
     Args:
-        max_size: bytes that the file may have.
+        max_size: allowed size in bytes.
 
     Raises:
-        DownloadError: within seconds where there is no connection.
+        DownloadError: within seconds if there is no connection.
     """
     try:
         make_folder(as_given(path.parent))
-        with FileLock(inside(path.parent, f".{path.name}.lock")):  # two runs may want it at once
+        with FileLock(inside(path.parent, f".{path.name}.lock")):  # two runs may need one file
             if not path.exists():
-                with _Client() as client:
+                with closing(_Client()) as client:
                     _download(client, url, path, watch, max_size)
-    except OSError as error:  # of the disk: those of the network became DownloadError below
+    except OSError as error:  # of the disk: network errors became DownloadError below
         raise DownloadError(f"cannot write {path} ({error.strerror or error})") from error
-    except UserError as error:  # a link in the place of a file of ours
+    except UserError as error:  # a link in place of a file of ours
         raise DownloadError(str(error)) from error
 
 
 class _Client:
-    """A web client whose connection is cut when too few bytes come.
+    """A web client that cuts a connection that delivers too slowly.
 
-    httpx limits the size of headers and the seconds without a byte, but not the seconds in all: a
-    byte now and then, in the headers too, would be waited for without end.
+    httpx limits the size of headers and the seconds without a byte, but not the total time. A
+    server that sends single bytes, even in the headers, could otherwise hold us forever.
     """
 
     def __init__(self) -> None:
         headers = {"User-Agent": "hashprompt", "Accept-Encoding": "identity"}
         self._http = httpx2.Client(timeout=TIMEOUT, headers=headers)
         self._socket: socket.socket | None = None
-        self._left = threading.Event()
+        self._closed = threading.Event()
         self._too_slow = ""
-        self.received = 0  # bytes since the pace was last looked at
-
-    def __enter__(self) -> "_Client":
+        self.received = 0  # bytes since the last look at the pace
         threading.Thread(target=self._watch_pace, daemon=True).start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._left.set()
+    def close(self) -> None:
+        self._closed.set()
         self._http.close()
 
     def _watch_pace(self) -> None:
-        while not self._left.wait(PACE_SECONDS):
+        while not self._closed.wait(PACE_SECONDS):
             if self.received < MIN_PACE * PACE_SECONDS:
                 self._too_slow = f"only {self.received:,} bytes came in {PACE_SECONDS:g} seconds"
                 if self._socket is not None:
@@ -165,9 +161,9 @@ def _check_redirect(old: httpx2.URL, new: httpx2.URL) -> None:
 
 
 def _content_length(response: httpx2.Response) -> int | None:
-    """The announced size of what is sent, None if it is not announced."""
+    """The announced size of the answer, if there is one."""
     announced = response.headers.get("Content-Length")
-    if announced is None or "Transfer-Encoding" in response.headers:  # whose end is marked
+    if announced is None or "Transfer-Encoding" in response.headers:  # its end is marked
         return None
     return int(announced)
 
@@ -177,30 +173,25 @@ def _check_answer(response: httpx2.Response, done: int) -> None:
     if response.status_code not in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
         reason = shortened(f"{response.status_code} {response.reason_phrase}")
         raise DownloadError(f"the server answers {reason}")
-    begins = response.headers.get("Content-Range", f"bytes {done}-")
-    if response.status_code == HTTPStatus.PARTIAL_CONTENT and not begins.startswith(
-        f"bytes {done}-"
+    begin = f"bytes {done}-"
+    if response.status_code == HTTPStatus.PARTIAL_CONTENT and not (
+        response.headers.get("Content-Range", begin).startswith(begin)
     ):
-        raise DownloadError("the server sends another part of the file than it was asked for")
+        raise DownloadError("the server sends another part of the file than requested")
 
 
 def _check_size(part: Path, total: int | None, max_size: int) -> None:
     """Refuse a file that is larger than expected, or than the disk has room for."""
     if total is not None and total > max_size:
-        raise RefusedError(
-            f"the server announces {total:,} bytes, and at most {max_size:,} are expected"
-        )
+        raise RefusedError(f"the server announces {total:,} bytes; at most {max_size:,} are taken")
     needed = max(0, (total or 0) - _size_of(part)) + KEEP_FREE
     free = shutil.disk_usage(part.parent).free
     if free < needed:
-        raise RefusedError(
-            f"it needs {needed / GIGABYTE:.1f} GB on the disk of {part.parent}, and "
-            f"{free / GIGABYTE:.1f} GB are free"
-        )
+        sizes = f"needs {needed / GIGABYTE:.1f} GB, and {free / GIGABYTE:.1f} GB are free"
+        raise RefusedError(f"the disk of {part.parent} is too full: the file {sizes}")
 
 
 def _size_of(path: Path) -> int:
-    """Bytes of a file, 0 if it is not there."""
     return path.stat().st_size if path.exists() else 0
 
 
@@ -210,7 +201,7 @@ def _download(client: _Client, url: str, path: Path, watch: Watch, max_size: int
         _check_answer(response, 0)
         size = _content_length(response)
         version = response.headers.get("ETag") or response.headers.get("Last-Modified", "")
-    # The name holds the version, so that parts of two versions are never put together.
+    # The name holds the version, so that parts of two versions are never joined.
     key = hashlib.sha256(f"{url} {size} {version}".encode()).hexdigest()[:12]
     part = inside(path.parent, f".{path.name}.{key}.part")
     _check_size(part, size, max_size)
@@ -223,7 +214,8 @@ def _download(client: _Client, url: str, path: Path, watch: Watch, max_size: int
         headers = {"Range": f"bytes={before}-", **if_range} if before else {}
         try:
             with client.get(url, headers) as response:
-                _receive(client, response, part, size, partial(watch, path.name), max_size)
+                for done in _receive(client, response, part, size, max_size):
+                    watch(path.name, done, size)
             break
         except RefusedError:
             raise
@@ -240,24 +232,19 @@ def _download(client: _Client, url: str, path: Path, watch: Watch, max_size: int
 
 
 def _receive(
-    client: _Client,
-    response: httpx2.Response,
-    part: Target,
-    size: int | None,
-    watch: Callable[[int, int | None], None],
-    max_size: int,
-) -> None:
-    """Append what comes to ``part``, or begin it again where the server cannot resume.
+    client: _Client, response: httpx2.Response, part: Target, size: int | None, max_size: int
+) -> Iterator[int]:
+    """Append the answer to ``part``, or start again where the server cannot resume.
+
+    Yields:
+        The bytes so far.
 
     Raises:
-        DownloadError: if the connection fails or ends early; what came is kept.
+        DownloadError: if the connection fails or ends early; received bytes are kept.
     """
-    end = max_size if size is None else size
     with append_to(part) as file:
         done = file.tell()
-        if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and size is None:
-            return  # nothing after what is there
-        if response.status_code != HTTPStatus.PARTIAL_CONTENT:
+        if response.status_code in (HTTPStatus.OK, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE):
             file.truncate(0)
             done = 0
         _check_answer(response, done)
@@ -267,14 +254,11 @@ def _receive(
         for chunk in response.iter_raw():
             done += len(chunk)
             client.received += len(chunk)
-            if done > end:
-                raise RefusedError(f"the server sends more than the {end:,} expected bytes")
+            if done > (max_size if size is None else size):
+                raise RefusedError(f"the server sends more than the {size or max_size:,} bytes")
             file.write(chunk)
-            watch(done, size)
             _check_size(part, None, max_size)
-    client.check_pace()  # a connection that was cut can look like one that ended
+            yield done
+    client.check_pace()  # a cut connection can look like one that ended
     if size is not None and done < size:
-        raise DownloadError(
-            f"the connection broke off after {done} of {size} bytes; they are kept, and the next "
-            "try resumes from there"
-        )
+        raise DownloadError(f"the connection broke after {done:,} of {size:,} bytes")

@@ -1,9 +1,9 @@
-"""The door to files: what a user or a stranger gave us is opened, written and removed here alone.
+"""All access to files: every file of a user or of unknown origin is opened, written, removed here.
 
-Folders of runs and classifiers, photos and weights are things that people send each other. So
-nothing but a regular file is read (a pipe would be waited for, a device never ends), nothing is
-written or removed through a link, and nothing is removed that has a name we do not give. A path may
-be written or removed only as a `Target`: `inside` a folder of ours, or just `as_given` by the user.
+People send each other runs, classifiers, photos and weights. Therefore only regular files are read
+(a pipe would block, a device never ends), nothing is written or removed through a link, and only
+files with names of this package are removed. A path can be written or removed only as a `Target`:
+`inside` a folder of ours, or `as_given` by the user.
 """
 
 import errno
@@ -16,12 +16,13 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath, PurePosixPath
-from typing import BinaryIO, NewType
+from typing import BinaryIO, NewType, cast
 
 from hashprompt.errors import UserError
 
 Target = NewType("Target", Path)  # a path that may be written or removed
 GIGABYTE = 10**9
+NO_WAITING, NO_LINKS = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")  # see `temporary_name`
 
 
@@ -30,12 +31,12 @@ class LinkError(UserError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path} is a link. It might lead out of the folder it is in, so nothing is read, "
-            "written or removed there. Put the file or folder itself in its place."
+            f"{path} is a link. It may lead elsewhere, so it is not followed here. "
+            "Replace it by the file or folder itself."
         )
 
 
-# Which paths may be changed. -----------------------------------------------------------------
+# Paths that may be changed. ------------------------------------------------------------------
 
 
 def inside(folder: Path, *names: str) -> Target:
@@ -47,7 +48,7 @@ def inside(folder: Path, *names: str) -> Target:
     path = folder
     for name in names:
         if name in ("", ".", "..") or PurePath(name).name != name:
-            raise ValueError(f"{name!r} is no name of a file in a folder.")
+            raise ValueError(f"{name!r} is not the name of a file in a folder.")
         path = path / name
         if path.is_symlink():
             raise LinkError(path)
@@ -62,60 +63,65 @@ def as_given(path: Path) -> Target:
 # Reading. ------------------------------------------------------------------------------------
 
 
-def open_file(path: Path, most: int | None = None) -> BinaryIO:
+def open_file(path: Path, max_bytes: int | None = None) -> BinaryIO:
     """Open a file to read its bytes.
 
     Args:
         path: may be a link, if it leads to a regular file.
-        most: bytes it may have.
+        max_bytes: allowed size.
 
     Raises:
-        OSError: as `open` does, and for what is no regular file or too large.
+        OSError: as `open` does, and if the file is not regular or too large.
     """
-    _check_regular(path, os.stat(path), most)  # before opening, which may already do something
+    _check_regular(path, os.stat(path), max_bytes)  # opening a device can already have effects
+    return _open_regular(path, "rb", NO_WAITING, max_bytes)
 
-    def without_waiting(name: str, flags: int) -> int:
-        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
-    file = open(path, "rb", opener=without_waiting)  # noqa: SIM115 (the caller closes it)
+def _open_regular(path: Path, mode: str, flags: int, max_bytes: int | None = None) -> BinaryIO:
+    def opener(name: str, own_flags: int) -> int:
+        return os.open(name, own_flags | flags, 0o666)
+
+    file = open(path, mode, opener=opener)  # noqa: SIM115 (the caller closes it)
     try:
-        _check_regular(path, os.fstat(file.fileno()), most)
+        _check_regular(path, os.fstat(file.fileno()), max_bytes)
     except OSError:
         file.close()
         raise
-    return file
+    return cast(BinaryIO, file)
 
 
-def _check_regular(path: Path, status: os.stat_result, most: int | None) -> None:
+def _check_regular(path: Path, status: os.stat_result, max_bytes: int | None = None) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
         raise OSError(kind, "it is not a regular file", str(path))
-    if most is not None and status.st_size > most:
-        problem = f"it has {status.st_size / 1e6:,.0f} MB, and at most {most / 1e6:,.0f} are read"
-        raise OSError(errno.EFBIG, problem, str(path))
+    if max_bytes is not None and status.st_size > max_bytes:
+        size, allowed = status.st_size / 1e6, max_bytes / 1e6
+        raise OSError(errno.EFBIG, f"it has {size:,.0f} MB; at most {allowed:,.0f}", str(path))
 
 
-def read_file(path: Path, most: int | None = None) -> bytes:
-    """All bytes of a file; `most` of them by default as many as `memory_budget`.
+def read_file(path: Path, max_bytes: int | None = None) -> bytes:
+    """All bytes of a file.
+
+    Args:
+        max_bytes: allowed size; `memory_budget()` by default.
 
     Raises:
-        FileNotFoundError: what this means, the caller knows.
-        UserError: for every other error of the disk, for what is no file and what is too large.
+        FileNotFoundError: the caller knows what a missing file means.
+        UserError: for every other error of the disk, and if the file is not regular or too large.
     """
     try:
-        with open_file(path, memory_budget() if most is None else most) as file:
+        with open_file(path, memory_budget() if max_bytes is None else max_bytes) as file:
             return file.read()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(error.errno, error.strerror, str(path)) from error
     except OSError as error:
         raise UserError(
-            f"Could not read {path}: {reason_of(error)}. Nothing was changed or deleted; try again "
-            "when the file can be read."
+            f"Could not read {path}: {reason_of(error)}. Nothing was changed or deleted."
         ) from error
 
 
 def listed(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder, in the order of names."""
+    """The entries of a folder, sorted by name."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -139,7 +145,7 @@ def write_atomically(target: Target, content: bytes) -> None:
     with in_words(target):
         make_folder(Target(target.parent))
         with suppress(FileNotFoundError):
-            _check_regular(target, os.stat(target), None)  # `--csv /dev/stdout`
+            _check_regular(target, os.stat(target))  # `--csv /dev/stdout`
         temporary = temporary_name(target)
         try:
             # Exclusive: neither a link nor a file that somebody put there is written through.
@@ -158,29 +164,18 @@ def append_to(target: Target) -> BinaryIO:
     """Open a file, new or old, to write at its end.
 
     Raises:
-        OSError: as `open` does, and for a link or what is no regular file.
+        OSError: as `open` does, and for a link or a file that is not regular.
     """
-    no_follow = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-
-    def without_following(name: str, flags: int) -> int:
-        return os.open(name, flags | no_follow, 0o666)
-
-    file = open(target, "ab", opener=without_following)  # noqa: SIM115 (the caller closes it)
-    try:
-        _check_regular(target, os.fstat(file.fileno()), None)
-    except OSError:
-        file.close()
-        raise
-    return file
+    return _open_regular(target, "ab", NO_LINKS | NO_WAITING)
 
 
 def create_file(target: Target) -> BinaryIO:
-    """Open a new file to write it bit by bit; a name that is taken, even by a link, is an error."""
+    """Open a new file for writing; a name that exists, even as a link, is an error."""
     return open(target, "xb")
 
 
 def copy_file(source: Path, target: Target) -> None:
-    """Copy a regular file to a name that is not taken yet."""
+    """Copy a regular file to a new name."""
     make_folder(Target(target.parent))
     with open_file(source) as old, open(target, "xb") as new:
         shutil.copyfileobj(old, new)
@@ -189,17 +184,17 @@ def copy_file(source: Path, target: Target) -> None:
 
 
 def place_file(source: Path, target: Target, copy: bool = False) -> None:
-    """Put a regular file under a second name, complete or not at all: a link to it, or a copy.
+    """Give a regular file a second name, as a hard link or a complete copy.
 
     Args:
-        source: stays as it is; of a link, the file behind it is meant.
-        copy: make a copy also where a hard link is possible.
+        source: is not changed; a link is resolved.
+        copy: copy even where a hard link is possible.
 
     Raises:
-        OSError: also if the name is taken.
+        OSError: also if the target exists.
     """
     make_folder(Target(target.parent))
-    _check_regular(source, os.stat(source), None)
+    _check_regular(source, os.stat(source))
     if not copy:
         with suppress(OSError):  # on another disk, or one that knows no links
             os.link(os.path.realpath(source), target)
@@ -210,23 +205,23 @@ def place_file(source: Path, target: Target, copy: bool = False) -> None:
         status = os.stat(source)
         os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
         if os.path.lexists(target):
-            raise FileExistsError(errno.EEXIST, "the name is taken", str(target))
+            raise FileExistsError(errno.EEXIST, "the name exists", str(target))
         os.rename(temporary, target)
     finally:
         remove_file(temporary)
 
 
 def rename(old: Target, new: Target) -> None:
-    """Give a file or folder another name; a file that has it is replaced."""
+    """Rename a file or folder; an existing file of that name is replaced."""
     os.replace(old, new)
 
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Target]:
-    """A folder to fill, which becomes `target` at the end: complete, or not there at all.
+    """A folder to fill that becomes `target` only when it is complete.
 
     Raises:
-        UserError: if `target` is there already and not an empty folder.
+        UserError: if `target` exists and is not an empty folder.
     """
     with in_words(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -241,24 +236,24 @@ def new_folder(target: Path) -> Iterator[Target]:
 
 
 def make_folder(target: Target) -> None:
-    """Make a folder, and those above it, unless it is there."""
+    """Make a folder and its parents unless they exist."""
     target.mkdir(parents=True, exist_ok=True)
 
 
 def make_private_folder(target: Target) -> None:
-    """Make a folder, unless it is there, that nobody but its owner can look into."""
+    """Make a folder that only its owner can read."""
     with in_words(target):
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(target, 0o700)
 
 
 def temporary_name(target: Target) -> Target:
-    """A name beside `target` that nobody can guess or have taken: hidden, ending in `.tmp`."""
+    """A hidden random name next to `target`, ending in `.tmp`."""
     return Target(target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp"))
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new names in a folder survive a power cut, where the system can."""
+    """Flush new names in a folder to disk, where the system can."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -271,17 +266,16 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_file(target: Target) -> None:
-    """Remove a file, or a link, if it is there."""
+    """Remove a file or a link if it exists."""
     target.unlink(missing_ok=True)
 
 
 def remove_ours(target: Target, patterns: Sequence[str]) -> None:
-    """Remove from a folder the files that we write there, and the folder if nothing else is in it.
+    """Remove the files of this package from a folder, and the folder if it is then empty.
 
     Args:
-        target: what is no folder, or a link to one, is left alone.
-        patterns: of paths below it, e.g. `checkpoints/state-*.json`; their temporary names are
-            meant too.
+        target: ignored if it is not a folder or a link to one.
+        patterns: paths below it, e.g. `checkpoints/state-*.json`; temporary names included.
     """
     if target.is_symlink() or not target.is_dir():
         return
@@ -299,14 +293,14 @@ def remove_ours(target: Target, patterns: Sequence[str]) -> None:
 
 
 def _matches(path: Path, patterns: Iterable[str]) -> bool:
-    """Name by name: `*` does not stand for a path."""
+    """Whether a path matches name by name; `*` does not match `/`."""
     names = path.as_posix().split("/")
     split = (pattern.split("/") for pattern in patterns)
     return any(len(s) == len(names) and all(map(fnmatch.fnmatchcase, names, s)) for s in split)
 
 
 def remove_left_overs(folder: Path, names: Iterable[str]) -> None:
-    """Remove what killed writes of these files left."""
+    """Remove temporary files that interrupted writes of these files left."""
     for name in os.listdir(folder):
         match = TEMPORARY.fullmatch(name)
         if match and match[1] in names:
@@ -315,22 +309,22 @@ def remove_left_overs(folder: Path, names: Iterable[str]) -> None:
 
 
 def remove_new(target: Target) -> None:
-    """Remove a folder that this process made under a temporary name, with all that is in it."""
+    """Remove a temporary folder of this process with its content."""
     shutil.rmtree(target, ignore_errors=True)
 
 
-# Words. --------------------------------------------------------------------------------------
+# Errors. -------------------------------------------------------------------------------------
 
 
 @contextmanager
 def in_words(path: Path) -> Iterator[None]:
-    """Errors of the disk while `path` is written, as a `UserError`."""
+    """Turn errors of the disk while `path` is written into a `UserError`."""
     try:
         yield
     except (OSError, NotImplementedError) as error:  # the latter: no locks on this file system
         raise UserError(
             f"Could not write {path}: {reason_of(error)}. Free some space or make the folder "
-            "writable; what was saved before is intact."
+            "writable. Earlier files are intact."
         ) from error
 
 

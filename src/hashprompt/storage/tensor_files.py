@@ -3,8 +3,6 @@
 Nothing here imports torch before tensors are read or written.
 """
 
-import hashlib
-import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from hashprompt.errors import UserError, shortened
 from hashprompt.storage.files import memory_budget, open_file
-from hashprompt.storage.json_files import OTHER_CONTENT, DamagedError
+from hashprompt.storage.json_files import DamagedError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,19 +82,3 @@ def _check_packing(path: Path, file: BinaryIO) -> None:
             f"{path} has {size / 1e6:,.1f} MB and would take {unpacked / 1e6:,.0f} MB unpacked; "
             "files of torch are not compressed. It is not opened."
         )
-
-
-def checked_tensor_bytes(tensors: Mapping[str, "Tensor"]) -> bytes:
-    """The same as `tensor_bytes`, with their checksum among the metadata."""
-    checksum = hashlib.sha256(tensor_bytes(tensors)).hexdigest()
-    return tensor_bytes(tensors, {"sha256": checksum})
-
-
-def checked_tensors(path: Path, content: bytes) -> "dict[str, Tensor]":
-    """The tensors that `checked_tensor_bytes` wrote, if they still are what they were."""
-    tensors = bytes_to_tensors(path, content)
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    checksum = header.get("__metadata__", {}).get("sha256")
-    if checksum != hashlib.sha256(tensor_bytes(tensors)).hexdigest():
-        raise DamagedError(path, OTHER_CONTENT)
-    return tensors

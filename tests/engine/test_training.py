@@ -27,9 +27,9 @@ from hashprompt.errors import UserError
 from hashprompt.methods.base import TaskView
 from hashprompt.methods.er.method import ER
 from hashprompt.methods.finetune.method import Finetune
-from hashprompt.methods.frames.full_finetuning import WholeTuning
+from hashprompt.methods.frames.full_finetuning import FullFinetuning
 from hashprompt.methods.hash.method import Hash
-from hashprompt.methods.phase import Batch, ParamGroup, Phase, Seen, StepResult
+from hashprompt.methods.phase import Batch, ParamGroup, Phase, StepRecord, StepResult
 from hashprompt.runs import benchmark
 
 SMALL: dict[str, Any] = {
@@ -320,16 +320,16 @@ def test_passes_of_an_epoch_that_is_drawn_again_count_once(
 
 
 def test_a_phase_is_told_what_each_step_was_taken_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: dict[int, list[Seen]] = {}
+    told: dict[int, list[StepRecord]] = {}
     labels: dict[int, Tensor] = {}
 
     def phases(self: ER, task: TaskView) -> list[Phase]:
         labels[task.index] = task.labels
         record = told.setdefault(task.index, []).append
-        return [replace(phase, record=record) for phase in WholeTuning.phases(self, task)]
+        return [replace(phase, record=record) for phase in FullFinetuning.phases(self, task)]
 
     def losses(self: ER, batch: Batch, task: TaskView) -> StepResult:
-        found = WholeTuning.losses(self, batch, task)
+        found = FullFinetuning.losses(self, batch, task)
         assert isinstance(found, dict)
         return StepResult(found, outputs=batch.labels[:, None].float())
 

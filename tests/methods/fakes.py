@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone
 from hashprompt.engine.optimization import make_optimizer, take_step
 from hashprompt.methods import METHODS
-from hashprompt.methods.base import Batch, Method, Phase, Seen
+from hashprompt.methods.base import Batch, Method, Phase, StepRecord
 
 DIM, DEPTH = 16, 2
 
@@ -139,7 +139,7 @@ def take(
         with phase.update(context):
             optimizer.step()
     if phase.record is not None:
-        phase.record(Seen(rows, epoch, None if outputs is None else outputs.detach()))
+        phase.record(StepRecord(rows, epoch, None if outputs is None else outputs.detach()))
 
 
 def learn(method: Method, *tasks: Any, epochs: int | None = 2) -> None:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from fakes import Task, batches_of, carry_out, make, rehearsed
 
 from hashprompt.errors import UserError
-from hashprompt.methods.base import Batch, Seen
+from hashprompt.methods.base import Batch, StepRecord
 from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.methods.registry import preset_options
 from hashprompt.options import build
@@ -23,7 +23,7 @@ def test_an_image_comes_into_the_memory_in_the_first_epoch_alone() -> None:
     assert method.memory.seen.tolist() == [6, 6]
     assert method.images_stored() == 6
     phase = method.phases(task)[0]
-    phase.record(Seen(torch.arange(4), 1, None))
+    phase.record(StepRecord(torch.arange(4), 1, None))
     assert method.memory.seen.tolist() == [6, 6]
 
 

@@ -10,7 +10,7 @@ from hashprompt.checks.example import (
     Example,
     PowerCutError,
     Recorder,
-    Saved,
+    SavedState,
     Watch,
     decisive,
     same_step,
@@ -107,7 +107,7 @@ def a_run_cut_off_in_any_phase_resumes_to_the_same_bits(example: Example) -> Non
             assert same_step(step, before), f"{where}: step {step}, undisturbed {before}"
 
 
-def _cuts(saves: list[Saved]) -> Iterator[tuple[Saved, Saved]]:
+def _cuts(saves: list[SavedState]) -> Iterator[tuple[SavedState, SavedState]]:
     """Moments to cut a run off at, each with the save at the end of its phase."""
     ends = {save.phase: save for save in saves if save.step == (0, 0)}
     order = list(ends)
@@ -120,7 +120,7 @@ def _cuts(saves: list[Saved]) -> Iterator[tuple[Saved, Saved]]:
             yield cut, following
 
 
-def _same(found: Saved, expected: Saved, where: str) -> None:
+def _same(found: SavedState, expected: SavedState, where: str) -> None:
     for name, value in decisive(expected).items():
         assert decisive(found)[name] == value, f"{where}: {name} is another"
     assert found.tensors.keys() == expected.tensors.keys(), f"{where}: other tensors"

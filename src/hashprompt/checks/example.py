@@ -29,7 +29,7 @@ QUICK = {
 DECAY = {"schedule": "cosine"}
 
 
-class Saved(NamedTuple):
+class SavedState(NamedTuple):
     """A checkpoint in memory."""
 
     tensors: dict[str, Tensor]
@@ -60,17 +60,19 @@ class Recorder:
 
     folder = Path("memory")
 
-    def __init__(self, start: Saved | None = None, last: tuple[int, int] | None = None) -> None:
-        self.saves: list[Saved] = []
+    def __init__(
+        self, start: SavedState | None = None, last: tuple[int, int] | None = None
+    ) -> None:
+        self.saves: list[SavedState] = []
         self._start, self._last = start, last
 
-    def load(self) -> Saved | None:
+    def load(self) -> SavedState | None:
         return deepcopy(self._start)
 
     def save(self, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
         before = self.saves[-1].tensors if self.saves else {}
         copies = {name: _copied(tensor, before.get(name)) for name, tensor in tensors.items()}
-        self.saves.append(Saved(copies, deepcopy(state)))
+        self.saves.append(SavedState(copies, deepcopy(state)))
         if self.saves[-1].phase == self._last:
             raise PowerCutError
 
@@ -180,7 +182,7 @@ class _Widths(Callback):
         self._example.widths.append(self._example.logits(self._example.images(2)).shape[1])
 
 
-def decisive(save: Saved) -> dict[str, Any]:
+def decisive(save: SavedState) -> dict[str, Any]:
     """What must not depend on interruptions: all but the clock, and plain passes, which the
     cache on disk may save."""
     log = save.state["log"]

@@ -1,6 +1,5 @@
 """`hashprompt methods`, `streams`, `backbones`: what there is to choose from."""
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -62,9 +61,9 @@ def _show_method(name: str, every: bool) -> None:
     method = find_method(name)
     config, info = method.config, method.info
     print_line(f"{info.title}: {info.summary}." if info.summary else info.title, "bold")
-    if info.paper:
-        arxiv = re.search(r"arXiv (\d{4}\.\d{5})", info.paper)
-        print_line(info.paper + (f": https://arxiv.org/abs/{arxiv[1]}" if arxiv else ""))
+    for title, text, url in (("Paper", info.paper, info.paper_url), ("Code", "", info.code_url)):
+        if text or url:
+            print_line(f"{title}: {' '.join(filter(None, (text, url)))}")
     readings = getattr(config, "readings", ())
     for title, group in ((name, config), ("stream", StreamOptions), ("run", RunOptions)):
         shown = group.model_fields if every else group.shown_first()

@@ -18,7 +18,7 @@ from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.views import views_of
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Method
-from hashprompt.methods.phase import Phase, Seen
+from hashprompt.methods.phase import Phase, StepRecord
 from hashprompt.options.run import RunOptions
 from hashprompt.parts.growing import unfit_if_it_fails
 
@@ -136,7 +136,7 @@ class Trainer:
                 except NotFiniteError as error:
                     self._stop_for(error, optimization)
                 if phase.record is not None:
-                    self._record(phase, Seen(rows, epoch, outputs), step)
+                    self._record(phase, StepRecord(rows, epoch, outputs), step)
                 images += len(rows)
                 self.state.clock.count(len(rows))
                 self.state.steps += 1
@@ -158,7 +158,7 @@ class Trainer:
                 self.state.save_if_due(optimization)
             self.state.stand_at(epoch + 1, 0)
 
-    def _record(self, phase: Phase, seen: Seen, step: int) -> None:
+    def _record(self, phase: Phase, seen: StepRecord, step: int) -> None:
         """Tell a phase what a step was taken on: the whole batch, on all devices alike."""
         assert phase.record is not None
         if seen.outputs is not None:

@@ -1,21 +1,21 @@
 """The contract every method meets."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone
 from hashprompt.errors import UserError
-from hashprompt.methods.config import MethodConfig, MethodInfo, Schedule
+from hashprompt.methods.config import MethodConfig, MethodInfo
 from hashprompt.methods.phase import (
     Batch,
     Losses,
     ParamGroup,
     Phase,
-    Seen,
+    StepRecord,
     StepResult,
     learning_rate_factor,
 )
@@ -31,8 +31,7 @@ __all__ = [
     "ParamGroup",
     "Phase",
     "Prediction",
-    "Schedule",
-    "Seen",
+    "StepRecord",
     "StepResult",
     "TaskView",
     "blocks_of",
@@ -84,8 +83,9 @@ class Method(nn.Module):
     """A continual learner. All its state is in parameters and registered buffers."""
 
     keeps: tuple[str, ...] = ()  # state (by prefix) whose old rows never change
-    # Kind of what is stored, by prefix of its name; names that are a kind need no entry.
-    stores: ClassVar[Mapping[str, str]] = {}
+    # Kinds of stored values with prefixes of their names, `prompts: down up; head: classifier`.
+    # The entries of base classes count as well.
+    stores: str = ""
     backbone: Backbone
     config: MethodConfig
 
@@ -164,7 +164,11 @@ class Method(nn.Module):
         Counts, flags and pixels, which are no floating-point numbers, do not count.
         """
         sizes = dict.fromkeys(KINDS, 0)
-        kinds = {**{kind: kind for kind in KINDS}, **self.stores}
+        kinds = {kind: kind for kind in KINDS}
+        for base in reversed(type(self).__mro__):
+            for entry in filter(None, base.__dict__.get("stores", "").split(";")):
+                kind, _, names = entry.partition(":")
+                kinds |= dict.fromkeys(names.split(), kind.strip())
         for name, tensor in self.state_dict().items():
             for prefix, kind in kinds.items():
                 if f"{name}.".startswith(f"{prefix}.") and tensor.is_floating_point():

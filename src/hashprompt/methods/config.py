@@ -1,10 +1,15 @@
-"""Options and facts that every method has, and the options that many methods name alike."""
+"""Facts and options of every method.
 
+The docstring of a config describes its options: `Args:` with a line for each. A config that only
+changes a default keeps the description of its base or of the kind.
+"""
+
+import inspect
+import re
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
-
+from hashprompt.methods import kinds
 from hashprompt.options import Options
 
 Family = Literal[
@@ -19,59 +24,69 @@ Family = Literal[
     "your own",
 ]
 
-# Kinds of options. A method gives the default; `Field(20, description=…)` says it in other words.
-BatchSize = Annotated[int, Field(ge=1, le=65_536, description="images per step")]
-Epochs = Annotated[int, Field(ge=1, le=1_000_000, description="epochs on each task")]
-Schedule = Annotated[
-    Literal["constant", "cosine", "step", "coda"],
-    Field(
-        description="of the learning rate; `step` divides it by ten every 30 epochs, `coda` is a "
-        "cosine that is almost zero in the last epoch"
-    ),
-]
-ScaleLR = Annotated[bool, Field(description="whether rates are multiplied by batch_size/256")]
-Clip = Annotated[float | None, Field(gt=0, description="largest gradient norm")]
-WeightDecay = Annotated[float, Field(ge=0, description="of everything that is trained")]
-Layers = Annotated[
-    tuple[int, ...] | None, Field(description="prompted blocks, 1 is the first; null: all")
-]
-PromptLength = Annotated[int, Field(ge=1, le=10_000, description="keys (and values) per prompt")]
-TopK = Annotated[int, Field(ge=1, le=10_000)]
-Count = Annotated[int, Field(ge=1, le=100_000)]
-Samples = Annotated[
-    int, Field(ge=1, le=1_000_000, description="pseudo-features of each class in such an epoch")
-]
-Shrinkage = Annotated[
-    float, Field(ge=0, le=1, description="of each class covariance towards the mean covariance")
-]
-Ridge = Annotated[
-    float, Field(gt=0, description="added to the diagonal of a covariance, share of its mean")
-]
-
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """What a user should know before choosing a method."""
+    """What a user should know before choosing a method.
+
+    Args:
+        paper: venue and arXiv number, DOI or OpenReview id, e.g. `CVPR 2022, arXiv 2112.08654`.
+        code: the public code, as OWNER/NAME on GitHub.
+        scenarios: streams it can learn: new classes, or the same classes in new domains.
+        joint: trained on all tasks at once.
+        keeps_images: of old tasks, unless its options say none.
+    """
 
     title: str = ""
     summary: str = ""
     paper: str = ""
+    code: str = ""
     scenarios: tuple[str, ...] = ("class", "domain")
-    joint: bool = False  # trained on all tasks at once
+    joint: bool = False
     batch_invariant: bool = True
     family: Family = "your own"
-    keeps_images: bool = False  # of old tasks, unless its options say none
+    keeps_images: bool = False
+
+    @property
+    def paper_url(self) -> str:
+        """Where the paper is, if its identifier tells."""
+        sites = {
+            r"arXiv (\S+)": "https://arxiv.org/abs/",
+            r"DOI (\S+)": "https://doi.org/",
+            r"OpenReview (\S+)": "https://openreview.net/forum?id=",
+        }
+        found = ((re.search(pattern, self.paper), site) for pattern, site in sites.items())
+        return next((site + match[1] for match, site in found if match), "")
+
+    @property
+    def code_url(self) -> str:
+        """Where the public code is, if there is any."""
+        return self.code and f"https://github.com/{self.code}"
 
 
 class MethodConfig(Options):
-    """Options every method has.
+    """Options of every method.
 
     Frames set `info` to what their methods have in common; `register` completes it.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo()
-    batch_size: BatchSize = 128
+    batch_size: kinds.BatchSize = 128
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for base in reversed(cls.__mro__):
+            for name, text in _described(base.__doc__):
+                if name in cls.model_fields:
+                    cls.model_fields[name].description = text
 
     def keeps_images(self) -> str:
         """How many images of old tasks are kept, e.g. `50 per class`; empty if none are."""
         return ""
+
+
+def _described(docstring: str | None) -> list[tuple[str, str]]:
+    """Names and descriptions of the options below `Args:`."""
+    entries = inspect.cleandoc(docstring or "").partition("\nArgs:\n")[2]
+    found = re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", entries, re.MULTILINE)
+    return [(name, " ".join(text.split()).rstrip(".")) for name, text in found]

@@ -8,9 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-from hashprompt.methods.config import Schedule
+from hashprompt.methods.kinds import Optimizer, Schedule
 
-Optimizer = Literal["adam", "adamw", "sgd"]
 Losses = dict[str, Tensor]  # by name; their sum is minimised
 
 
@@ -30,7 +29,7 @@ class StepResult(NamedTuple):
     outputs: Tensor | None = None  # (B, …) of the batch, for `Phase.record`
 
 
-class Seen(NamedTuple):
+class StepRecord(NamedTuple):
     """The images of a step that was taken: of the whole batch, on every device alike."""
 
     rows: Tensor  # (B,) among the images of the task
@@ -101,7 +100,7 @@ class Phase:
     warm_up: float = 0.0
     clip: float | None = None
     update: Callable[[Any], AbstractContextManager[None]] | None = None
-    record: Callable[[Seen], None] | None = None
+    record: Callable[[StepRecord], None] | None = None
     seed_key: str = ""
 
     def __post_init__(self) -> None:

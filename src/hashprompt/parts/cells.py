@@ -13,10 +13,8 @@ class Cells(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("task", torch.zeros(0, dtype=torch.int64))
-        self.register_buffer("label", torch.zeros(0, dtype=torch.int64))
-        self.task: Tensor
-        self.label: Tensor
+        self.task: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.int64))
+        self.label: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.int64))
 
     def add(self, task: int, classes: tuple[int, ...]) -> None:
         grow_buffer(self, "task", torch.full((len(classes),), task))

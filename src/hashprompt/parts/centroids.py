@@ -38,8 +38,7 @@ class Centroids(nn.Module):
     def __init__(self, count: int, dim: int, distance: Distance) -> None:
         super().__init__()
         self.distance = distance
-        self.register_buffer("centres", torch.zeros(0, count, dim))
-        self.centres: Tensor  # (T, K, D)
+        self.centres: Tensor = nn.Buffer(torch.zeros(0, count, dim))  # (T, K, D)
 
     def add(self, features: Tensor) -> None:
         """Cluster the features (n, D) of a new domain."""

@@ -25,10 +25,8 @@ class Prototypes(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.register_buffer("sums", torch.zeros(0, dim))
-        self.register_buffer("counts", torch.zeros(0))
-        self.sums: Tensor  # (C, D)
-        self.counts: Tensor  # (C,)
+        self.sums: Tensor = nn.Buffer(torch.zeros(0, dim))  # (C, D)
+        self.counts: Tensor = nn.Buffer(torch.zeros(0))  # (C,)
 
     def add(self, features: Tensor, labels: Tensor) -> None:
         """Let images count: features (N, D) and labels (N,), of old classes or new ones."""

@@ -46,18 +46,15 @@ class ClassGaussians(nn.Module):
             "multi-centroid": (0, centroids, dim),
             "low-rank": (0, dim, rank),
         }[storage]
-        self.register_buffer("means", torch.zeros(0, dim))
-        self.register_buffer("spread", torch.zeros(spread))
-        self.means: Tensor  # (M, D)
-        self.spread: Tensor
+        self.means: Tensor = nn.Buffer(torch.zeros(0, dim))  # (M, D)
+        self.spread: Tensor = nn.Buffer(torch.zeros(spread))
         if storage in ("multi-centroid", "low-rank"):
             # multi-centroid: centres (M, K, D); low-rank: what the directions leave, (M, D)
             rest = (0, centroids, dim) if storage == "multi-centroid" else (0, dim)
-            self.register_buffer("rest", torch.zeros(rest))
-            self.rest: Tensor
+            self.rest: Tensor = nn.Buffer(torch.zeros(rest))
         if storage == "multi-centroid":
-            self.register_buffer("shares", torch.zeros(0, centroids))
-            self.shares: Tensor  # (M, K) of the cell's images
+            # (M, K) of the cell's images
+            self.shares: Tensor = nn.Buffer(torch.zeros(0, centroids))
 
     def __len__(self) -> int:
         return len(self.means)

@@ -13,7 +13,7 @@ from hashprompt.errors import UserError
 Pixels = Callable[[Tensor], Tensor]  # rows (n,) -> raw images (n, 3, H, W) uint8
 
 
-class Remembered(NamedTuple):
+class StoredImages(NamedTuple):
     """Images of the memory."""
 
     images: Tensor  # (n, 3, H, W) uint8
@@ -45,12 +45,10 @@ class Memory(nn.Module):
         super().__init__()
         self.per_class, self.total, self.policy = per_class, total, policy
         # Their size, and how many outputs there are, the data will tell.
-        self.register_buffer("images", torch.zeros(0, 3, 0, 0, dtype=torch.uint8))
-        self.register_buffer("outputs", torch.zeros(0, 0))
+        self.images: Tensor = nn.Buffer(torch.zeros(0, 3, 0, 0, dtype=torch.uint8))  # (N, 3, H, W)
+        self.outputs: Tensor = nn.Buffer(torch.zeros(0, 0))  # (N, K)
         for name in ("labels", "tasks", "widths", "seen"):
             self.register_buffer(name, torch.zeros(0, dtype=torch.long))
-        self.images: Tensor  # (N, 3, H, W)
-        self.outputs: Tensor  # (N, K)
         self.labels: Tensor  # (N,)
         self.tasks: Tensor  # (N,)
         self.widths: Tensor  # (N,)
@@ -61,15 +59,15 @@ class Memory(nn.Module):
 
     # Reading. ------------------------------------------------------------------------------
 
-    def all(self) -> Remembered:
+    def all(self) -> StoredImages:
         """Everything."""
-        return Remembered(self.images, self.labels, self.tasks, self.outputs, self.widths)
+        return StoredImages(self.images, self.labels, self.tasks, self.outputs, self.widths)
 
-    def rows(self, rows: Tensor) -> Remembered:
+    def rows(self, rows: Tensor) -> StoredImages:
         """The images of these rows (n,)."""
-        return Remembered(*(part[rows] for part in self.all()))
+        return StoredImages(*(part[rows] for part in self.all()))
 
-    def draw(self, count: int, among: Tensor | None = None) -> Remembered:
+    def draw(self, count: int, among: Tensor | None = None) -> StoredImages:
         """Random images, of some rows or all, none of them twice; all if there are no more."""
         rows = torch.arange(len(self), device=self.labels.device) if among is None else among
         return self.rows(rows[torch.randperm(len(rows))[:count].to(rows.device)])
@@ -165,7 +163,7 @@ class Memory(nn.Module):
         rows = [row for row, other in enumerate(there) if other == largest]
         return rows[int(torch.randint(len(rows), ()))]
 
-    def _write(self, places: Tensor, new: Remembered) -> None:
+    def _write(self, places: Tensor, new: StoredImages) -> None:
         """Put images in their places, which may be behind the last one."""
         if not len(places):
             return
@@ -189,9 +187,9 @@ def _grown(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return grown
 
 
-def _remembered(images: Tensor, labels: Tensor, task: int, outputs: Tensor) -> Remembered:
+def _remembered(images: Tensor, labels: Tensor, task: int, outputs: Tensor) -> StoredImages:
     tasks, widths = torch.full_like(labels, task), torch.full_like(labels, outputs.shape[1])
-    return Remembered(images, labels, tasks, outputs, widths)
+    return StoredImages(images, labels, tasks, outputs, widths)
 
 
 def _ranks(groups: Iterable[Hashable]) -> list[int]:

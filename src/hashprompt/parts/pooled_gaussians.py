@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.gaussians import ClassGaussians
@@ -24,8 +24,8 @@ class PooledGaussians(ClassGaussians):
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim, "pooled")
-        self.register_buffer("group", torch.zeros(0, dtype=torch.int64))
-        self.group: Tensor  # (M,) which of the G covariances in `spread` (G, D, D) a cell has
+        # (M,) which of the G covariances in `spread` (G, D, D) a cell has
+        self.group: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.int64))
 
     def _grow(self, rows: dict[str, Tensor]) -> None:
         group = torch.full((len(rows["means"]),), len(self.spread), device=self.group.device)

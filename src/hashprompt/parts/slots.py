@@ -22,10 +22,8 @@ class TaskSlots(nn.Module):
         super().__init__()
         self.fill = init
         self.current = nn.Parameter(torch.empty(shape))
-        self.register_buffer("frozen", torch.empty(0, *shape))
-        self.register_buffer("started", torch.tensor(False))
-        self.frozen: Tensor
-        self.started: Tensor
+        self.frozen: Tensor = nn.Buffer(torch.empty(0, *shape))
+        self.started: Tensor = nn.Buffer(torch.tensor(False))
 
     @property
     def tasks(self) -> int:
@@ -78,8 +76,7 @@ class ClassRows(nn.Module):
     def __init__(self, *shape: int) -> None:
         super().__init__()
         self.current = nn.Parameter(torch.empty(0, *shape))
-        self.register_buffer("frozen", torch.empty(0, *shape))
-        self.frozen: Tensor
+        self.frozen: Tensor = nn.Buffer(torch.empty(0, *shape))
 
     def add(self, rows: Tensor) -> None:
         """Freeze the rows of the last task; those of the next one start as `rows` (C_t, …)."""

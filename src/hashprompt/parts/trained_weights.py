@@ -1,7 +1,6 @@
 """A ViT that learns: its weights as part of a method's state; the original stays as it is."""
 
 from collections.abc import Mapping
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +8,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone
 from hashprompt.errors import UserError
 from hashprompt.parts.budget import check_room
-
-Trainable = Literal["all", "last", "norms", "biases", "head"]
+from hashprompt.parts.variants import Trainable
 
 
 class Snapshot(nn.Module):

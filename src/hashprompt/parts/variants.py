@@ -1,6 +1,7 @@
-"""The names of what parts come in several forms of, for options: no torch here."""
+"""Names of the variants of parts, for options. Nothing here imports torch."""
 
 from typing import Literal
 
 Distance = Literal["l1", "l2"]
 Storage = Literal["covariance", "variance", "multi-centroid", "low-rank", "pooled"]
+Trainable = Literal["all", "last", "norms", "biases", "head"]

@@ -2,22 +2,23 @@
 
 from typing import Literal
 
-from pydantic import Field
-
-from hashprompt.methods.config import Count, PromptLength
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import FirstSessionConfig
 from hashprompt.methods.registry import register
 
 
-@register("aper", paper="IJCV 2024")
+@register("aper", paper="IJCV 2024, arXiv 2303.07338", code="zhoudw-zdw/RevisitingCIL")
 class AperConfig(FirstSessionConfig):
-    """APER (ADAM): mean plain and adapted feature per class, backbone adapted once."""
+    """APER (ADAM): class means of frozen and adapted features, backbone adapted once.
 
-    adaptation: Literal["adapter", "ssf", "vpt"] = Field(
-        "adapter", description="what adapts the backbone to the first task, and is frozen then"
-    )
-    adapter_width: Count = Field(64, description="hidden units of an adapter")
-    prompt_length: PromptLength = Field(5, description="p, tokens of a block with vpt")
-    prompt_start: Literal["zero", "xavier_uniform"] = Field(
-        "zero", description="values that these tokens start with; at zero all p stay equal"
-    )
+    Args:
+        adaptation: what adapts the backbone to the first task; it is frozen afterwards
+        adapter_width: hidden units of an adapter
+        prompt_length: p, tokens of a block with vpt
+        prompt_start: initial values of these tokens; with zero all p tokens stay equal
+    """
+
+    adaptation: Literal["adapter", "ssf", "vpt"] = "adapter"
+    adapter_width: kinds.Count = 64
+    prompt_length: kinds.PromptLength = 5
+    prompt_start: Literal["zero", "xavier_uniform"] = "zero"

@@ -4,8 +4,6 @@ Zhou et al., IJCV 2024, first published as ADAM. The adapted ViT knows the data,
 not narrowed to the first task: both describe an image, and what they say is compared as one vector.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -23,9 +21,7 @@ class Aper(FirstSession):
     """Prototypes of plain and adapted features."""
 
     keeps = (*FirstSession.keeps, "adapted.")
-    stores: ClassVar = {
-        **{"adapted": "prompts", "prototypes.sums": "head", "prototypes.counts": "statistics"},
-    }
+    stores = "prompts: adapted; head: prototypes.sums; statistics: prototypes.counts"
     config: AperConfig
     adapted: Adapters | ScaleShift | DeepTokens
 

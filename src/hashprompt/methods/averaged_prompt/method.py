@@ -9,9 +9,8 @@ Averaging weights over tasks, compensating the drift of class statistics and Gau
 are known; docs/results/averaged-prompt.md says from where.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -43,11 +42,7 @@ CLIP = 1.0  # largest gradient norm
 class AveragedPrompt(Method):
     """One prompt averaged over tasks, drift compensation, a discriminant, one pass."""
 
-    stores: ClassVar[Mapping[str, str]] = {
-        "prompt": "prompts",
-        "average": "prompts",
-        "gaussians": "statistics",
-    }
+    stores = "prompts: prompt average; statistics: gaussians"
     keeps = ("cells.",)
     config: AveragedPromptConfig
 
@@ -56,12 +51,12 @@ class AveragedPrompt(Method):
         self.blocks = blocks_of(config.layers, backbone)
         shape = len(self.blocks), 2, config.prompt_length, backbone.dim
         self.prompt = nn.Parameter(torch.empty(shape).uniform_(-1, 1))  # p_t, in training
-        self.register_buffer("average", torch.zeros(0, *shape))
-        self.register_buffer("averaged", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("before", torch.zeros(0, backbone.dim))
-        self.average: Tensor  # (1, …) p̄, in use; (0, …) until a prompt was trained
-        self.averaged: Tensor  # number of classes of the tasks that it averages
-        self.before: Tensor  # (N, D) features of the new images before the prompt moves
+        # (1, …) p̄, in use; (0, …) until a prompt was trained
+        self.average: Tensor = nn.Buffer(torch.zeros(0, *shape))
+        # number of classes of the tasks that it averages
+        self.averaged: Tensor = nn.Buffer(torch.zeros((), dtype=torch.int64))
+        # (N, D) features of the new images before the prompt moves
+        self.before: Tensor = nn.Buffer(torch.zeros(0, backbone.dim))
         self.head = GrowingLinear(backbone.dim)  # trains the prompt, and answers nothing
         self.cells = Cells()
         self.gaussians = make_gaussians(backbone.dim, config.statistics, config.rank)

@@ -1,16 +1,24 @@
 """Options of BiC."""
 
+from typing import Annotated
+
 from pydantic import Field
 
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.methods.registry import register
 
 
-@register("bic", paper="CVPR 2019")
+@register(
+    "bic", paper="CVPR 2019, arXiv 1905.13260", code="wuyuebupt/LargeScaleIncrementalLearning"
+)
 class BiCConfig(RehearsalConfig):
-    """BiC: distillation with kept images; two numbers correct the logits of new classes."""
+    """BiC: distillation with stored images; two numbers correct the logits of new classes.
 
-    temperature: float = Field(2.0, gt=0, description="T of the distillation")
-    held_out: float = Field(
-        0.1, gt=0, lt=1, description="share of the kept images that only fit the correction"
-    )
+    Args:
+        temperature: T of the distillation
+        held_out: share of the stored images that only fit the correction
+    """
+
+    temperature: kinds.Positive = 2.0
+    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1

@@ -8,11 +8,10 @@ classes alike, take that back. Where no class is new there is nothing to correct
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Phase, TaskView
@@ -33,21 +32,18 @@ class BiC(Rehearsal):
     last go first, so an image that was trained on is never held out later.
     """
 
-    stores: ClassVar[Mapping[str, str]] = {
-        **Rehearsal.stores, "teacher": "backbone", "correction": "head"
-    }  # fmt: skip
+    stores = "backbone: teacher; head: correction"
     copies = Rehearsal.copies + 1  # the teacher
     config: BiCConfig
 
     def __init__(self, config: BiCConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.teacher = Snapshot(self.network())
-        self.register_buffer("correction", torch.zeros(0, 2))
-        self.register_buffer("task_of_class", torch.zeros(0, dtype=torch.long))
-        self.register_buffer("held_out", torch.zeros(0, dtype=torch.long))
-        self.correction: Tensor  # (T, 2) α and β of each task
-        self.task_of_class: Tensor  # (C,) in which a class was new
-        self.held_out: Tensor  # (n,) images of the task in hand that do not train
+        self.correction: Tensor = nn.Buffer(torch.zeros(0, 2))  # (T, 2) α and β of each task
+        # (C,) in which a class was new
+        self.task_of_class: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.long))
+        # (n,) images of the task in hand that do not train
+        self.held_out: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.long))
 
     def logits(self, images: Tensor, network: Mapping[str, Tensor] | None = None) -> Tensor:
         """Corrected, (B, C)."""

@@ -1,21 +1,26 @@
 """Options of C-ADA."""
 
-from pydantic import Field
-
-from hashprompt.methods.config import Count, Epochs, MethodConfig, Schedule
+from hashprompt.methods import kinds
+from hashprompt.methods.config import MethodConfig
 from hashprompt.methods.registry import register
 
 
-@register("c-ada", paper="ECCV 2024", family="adapters")
+@register("c-ada", paper="ECCV 2024, arXiv 2407.10281", family="adapters")
 class CAdaConfig(MethodConfig):
-    """C-ADA: adapters that every task widens, new units orthogonal to old ones (reconstructed)."""
+    """C-ADA: adapters widened by every task, new units orthogonal to old ones (reconstructed).
 
-    epochs: Epochs = 20
-    lr: float = Field(1e-3, gt=0, description="rate of all that is trained (Adam)")
-    schedule: Schedule = "cosine"
-    attention_width: Count = Field(40, description="hidden units a task adds beside attention")
-    mlp_width: Count = Field(20, description="hidden units a task adds beside the MLP")
-    adapter_scale: float = Field(0.1, gt=0, le=1e6, description="λ, of what the adapters add")
-    orthogonality: float = Field(
-        1.0, ge=0, le=1e6, description="δ, weight of the overlap of new with old hidden units"
-    )
+    Args:
+        lr: learning rate (Adam)
+        attention_width: hidden units per task next to attention
+        mlp_width: hidden units per task next to the MLP
+        adapter_scale: λ, scale of the output of the adapters
+        orthogonality: δ, weight of the overlap of new with old hidden units
+    """
+
+    epochs: kinds.Epochs = 20
+    lr: kinds.Positive = 1e-3
+    schedule: kinds.Schedule = "cosine"
+    attention_width: kinds.Count = 40
+    mlp_width: kinds.Count = 20
+    adapter_scale: kinds.Positive = 0.1
+    orthogonality: kinds.NonNegative = 1.0

@@ -5,8 +5,6 @@ where the branches read) is chosen here. Old units are frozen, yet the features 
 with every unit that is added: only the orthogonality loss works against that.
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -28,7 +26,7 @@ class CAda(Method):
         "shift",
         *(f"{n}.{m}.frozen" for n in ("attn", "mlp") for m in ("down", "up")),
     )
-    stores: ClassVar = dict.fromkeys(("scale", "shift", "attn", "mlp"), "prompts")
+    stores = "prompts: scale shift attn mlp"
     config: CAdaConfig
 
     def __init__(self, config: CAdaConfig, backbone: Backbone) -> None:

@@ -1,22 +1,28 @@
 """Options of Co²L."""
 
-from pydantic import Field
-
-from hashprompt.methods.config import Count, Epochs
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.methods.registry import register
 
 
-@register("co2l", paper="ICCV 2021")
+@register("co2l", paper="ICCV 2021, arXiv 2106.14413", code="chaht01/Co2L")
 class Co2LConfig(RehearsalConfig):
-    """Co²L: contrastive learning that keeps relations among images, then a linear classifier."""
+    """Co²L: contrastive learning with distilled relations between images, then a linear classifier.
 
-    projection: Count = Field(128, description="width of what is contrasted")
-    temperature: float = Field(0.5, gt=0, description="τ of the contrastive loss")
-    relation_temperature: float = Field(
-        0.2, gt=0, description="κ of the learner's relations among images"
-    )
-    teacher_temperature: float = Field(0.01, gt=0, description="τ* of the teacher's relations")
-    distill_weight: float = Field(1.0, ge=0, description="λ: how strongly relations are kept")
-    classifier_epochs: Epochs = Field(5, description="epochs of the classifier on each task")
-    classifier_lr: float = Field(0.1, gt=0, description="rate of the classifier")
+    Args:
+        projection: width of the contrasted projections
+        temperature: τ of the contrastive loss
+        relation_temperature: κ, temperature of the model's relations between images
+        teacher_temperature: τ*, temperature of the teacher's relations
+        distill_weight: λ, weight of the distillation of relations
+        classifier_epochs: epochs of the classifier on each task
+        classifier_lr: learning rate of the classifier
+    """
+
+    projection: kinds.Count = 128
+    temperature: kinds.Positive = 0.5
+    relation_temperature: kinds.Positive = 0.2
+    teacher_temperature: kinds.Positive = 0.01
+    distill_weight: kinds.NonNegative = 1.0
+    classifier_epochs: kinds.Epochs = 5
+    classifier_lr: kinds.Positive = 0.1

@@ -5,7 +5,6 @@ Cha et al., ICCV 2021: "Contrastive continual learning".
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -23,9 +22,7 @@ from hashprompt.parts.trained_weights import Snapshot
 class Co2L(Rehearsal):
     """Features are learned without the classifier, which is learned anew after each task."""
 
-    stores: ClassVar[Mapping[str, str]] = {
-        **Rehearsal.stores, "teacher": "backbone", "projector": "backbone"
-    }  # fmt: skip
+    stores = "backbone: teacher projector"
     copies = Rehearsal.copies + 1  # the teacher
     config: Co2LConfig
 

@@ -4,15 +4,13 @@ Smith et al., CVPR 2023. Every task adds components of its own; those of earlier
 but still take part.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.coda.config import CodaConfig
-from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
+from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.parts.orthogonal import OrthogonalSlots, orthogonality_penalty
 
 TINY = 1e-12
@@ -22,7 +20,7 @@ class Coda(PromptTuning):
     """p = Σ_m a_m P_m with a_m = cos(q ⊙ A_m, K_m), for every prompted block."""
 
     keeps = ("components.frozen", "keys.frozen", "attention.frozen")
-    stores: ClassVar = {"components": "prompts", "keys": "routers", "attention": "routers"}
+    stores = "prompts: components; routers: keys attention"
     config: CodaConfig
 
     def __init__(self, config: CodaConfig, backbone: Backbone) -> None:
@@ -38,7 +36,7 @@ class Coda(PromptTuning):
         for vectors in (self.components, self.keys, self.attention):
             vectors.add(copy_last=False)
 
-    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
         components, keys = self.components.joined(), self.keys.joined()
         attention = self.attention.joined()
         weights = component_weights(query, attention, keys)
@@ -48,7 +46,7 @@ class Coda(PromptTuning):
             all_vectors = (keys, attention, components.flatten(2))
             penalty = torch.stack([orthogonality_penalty(v) for v in all_vectors]).sum()
             losses["orthogonality"] = self.config.orthogonality * penalty
-        return Prompted(
+        return PromptOutput(
             Injection(prefix=dict(zip(self.blocks, prefix.unbind(1), strict=True))), losses
         )
 

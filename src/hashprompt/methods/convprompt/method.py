@@ -5,8 +5,6 @@ frozen but still take part. How many kernels a task gets the paper lets a langua
 descriptions of the classes; here it is a number.
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,7 +13,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.backbone.vit import Tokens
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.convprompt.config import ConvPromptConfig
-from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
+from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.parts.cosine import cosine
 from hashprompt.parts.orthogonal import OrthogonalSlots
 from hashprompt.parts.slots import TaskSlots, uniform
@@ -30,10 +28,7 @@ class ConvPrompt(PromptTuning):
 
     needs_query = False
     keeps = ("kernels.frozen", "biases.frozen", "keys.frozen")
-    stores: ClassVar = {
-        **{name: "prompts" for name in ("shared", "kernels", "biases", "before")},
-        **{"keys": "routers", "projection": "routers"},
-    }
+    stores = "prompts: shared kernels biases before; routers: keys projection"
     config: ConvPromptConfig
 
     def __init__(self, config: ConvPromptConfig, backbone: Backbone) -> None:
@@ -64,7 +59,7 @@ class ConvPrompt(PromptTuning):
         for slots in (self.kernels, self.biases, self.keys):
             slots.add(copy_last=False)
 
-    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
         kernels, biases = self.kernels.stacked(), self.biases.stacked()
         keys = self.keys.joined()[0]
         last: list[Tensor] = []  # the prompt of the block before, in this pass
@@ -83,10 +78,10 @@ class ConvPrompt(PromptTuning):
 
         inject = Injection(prefix={block: of_block(i) for i, block in enumerate(self.blocks)})
         if not training or not self.before.taken:
-            return Prompted(inject, {})
+            return PromptOutput(inject, {})
         before = self.before.tensors()
         moved = [(value - before[name]).abs().sum() for name, value in self.common().items()]
-        return Prompted(inject, {"stability": self.config.stability * torch.stack(moved).sum()})
+        return PromptOutput(inject, {"stability": self.config.stability * torch.stack(moved).sum()})
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         own = [self.kernels.current, self.biases.current, self.keys.current]

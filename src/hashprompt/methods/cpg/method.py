@@ -8,7 +8,7 @@ their prompts.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from scipy.ndimage import gaussian_filter1d
@@ -25,7 +25,7 @@ from hashprompt.parts.precision import exact
 GATE_START = 1e-3
 
 
-class Encoded(NamedTuple):
+class Encoding(NamedTuple):
     """Images under their prompts."""
 
     features: Tensor  # (B, D)
@@ -36,10 +36,7 @@ class Encoded(NamedTuple):
 class CPG(Method):
     """Gated experts in every block, updated in the null space of old tasks."""
 
-    stores: ClassVar = {
-        **{"experts": "prompts", "gates": "routers"},
-        **{"query_gram": "statistics", "weight_gram": "statistics"},
-    }
+    stores = "prompts: experts; routers: gates; statistics: query_gram weight_gram"
     keeps = ("head.",)
     config: CPGConfig
 
@@ -50,10 +47,10 @@ class CPG(Method):
         self.gates = nn.Parameter(GATE_START * torch.randn(blocks, dim, experts))  # W_g
         self.experts = nn.Parameter(prompts)
         self.head = GrowingLinear(dim)
-        self.register_buffer("query_gram", torch.zeros(blocks, dim, dim))
-        self.register_buffer("weight_gram", torch.zeros(blocks, experts, experts))
-        self.query_gram: Tensor  # QᵀQ over the images of all tasks: what gates saw
-        self.weight_gram: Tensor  # GᵀG: what weighted the experts
+        # QᵀQ over the images of all tasks: what gates saw
+        self.query_gram: Tensor = nn.Buffer(torch.zeros(blocks, dim, dim))
+        # GᵀG: what weighted the experts
+        self.weight_gram: Tensor = nn.Buffer(torch.zeros(blocks, experts, experts))
         self._projectors: tuple[Tensor, Tensor] | None = None  # derived, so never saved
 
     def begin_task(self, task: TaskView) -> None:
@@ -71,7 +68,7 @@ class CPG(Method):
             top, chosen = shares.topk(self.config.top_k)
             return torch.zeros_like(shares).scatter(1, chosen, top.softmax(1))
 
-    def encode(self, images: Tensor) -> Encoded:
+    def encode(self, images: Tensor) -> Encoding:
         """Features of images (B, 3, S, S), and what their prompts were made of."""
         queries, weights = [], []
 
@@ -83,7 +80,7 @@ class CPG(Method):
         blocks = range(self.backbone.depth)
         tokens = {block: partial(prompt, block) for block in blocks}
         features = self.backbone(images, Injection(tokens=tokens, keep_tokens=False))
-        return Encoded(features, torch.stack(queries, 1), torch.stack(weights, 1))
+        return Encoding(features, torch.stack(queries, 1), torch.stack(weights, 1))
 
     # Training. -----------------------------------------------------------------------------
 

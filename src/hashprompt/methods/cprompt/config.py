@@ -1,38 +1,42 @@
 """Options of CPrompt."""
 
-from typing import Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from hashprompt.methods.config import (
-    BatchSize,
-    Clip,
-    Epochs,
-    PromptLength,
-    ScaleLR,
-    Schedule,
-    WeightDecay,
-)
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import TuningConfig
 from hashprompt.methods.registry import register
 
 
-@register("cprompt", paper="CVPR 2024", scenarios=("class",))
+@register(
+    "cprompt",
+    paper="CVPR 2024, arXiv 2403.08568",
+    code="Zhanxin-Gao/CPrompt",
+    scenarios=("class",),
+)
 class CPromptConfig(TuningConfig):
-    """CPrompt: prompts per task, trained with all classifiers and all prompts."""
+    """CPrompt: prompts per task, trained with all classifiers and all prompts.
 
-    batch_size: BatchSize = 16
-    epochs: Epochs = 18
-    lr: float = Field(0.01, gt=0, description="rate of prompts and keys")
-    scale_lr: ScaleLR = False
-    schedule: Schedule = "cosine"
-    optimizer: Literal["adam", "sgd"] = Field("sgd", description="sgd has momentum 0.9")
-    weight_decay: WeightDecay = 5e-4
-    clip: Clip = None
-    layers: tuple[int, ...] = Field((1, 6), description="blocks before which prompts join")
-    prompt_length: PromptLength = Field(50, description="tokens of each of these prompts")
-    consistency: float = Field(1.0, ge=0, description="α, weight of classifier consistency")
-    smoothing: float = Field(
-        1.2, ge=1, description="τ: temperature of an old classifier that must not win"
-    )
-    margin: float = Field(0.0, description="lead of the new classifier that is enough")
+    Args:
+        lr: learning rate of prompts and keys
+        layers: blocks before which prompts are added
+        prompt_length: tokens of each of these prompts
+        consistency: α, weight of classifier consistency
+        smoothing: τ, temperature of an old classifier that must not win
+        margin: lead of the new classifier that is enough
+    """
+
+    batch_size: kinds.BatchSize = 16
+    epochs: kinds.Epochs = 18
+    lr: kinds.Positive = 0.01
+    scale_lr: kinds.ScaleLR = False
+    schedule: kinds.Schedule = "cosine"
+    optimizer: kinds.Optimizer = "sgd"
+    weight_decay: kinds.WeightDecay = 5e-4
+    clip: kinds.Clip = None
+    layers: tuple[int, ...] = (1, 6)
+    prompt_length: kinds.PromptLength = 50
+    consistency: kinds.NonNegative = 1.0
+    smoothing: Annotated[float, Field(ge=1)] = 1.2
+    margin: float = 0.0

@@ -6,7 +6,6 @@ the prompts of any task (PCL).
 """
 
 import math
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +31,7 @@ class CPrompt(Method):
         "classifiers.weight.frozen",
         "classifiers.bias.frozen",
     )
-    stores: ClassVar = {"keys": "routers", "classifiers": "head"}
+    stores = "routers: keys; head: classifiers"
     config: CPromptConfig
 
     def __init__(self, config: CPromptConfig, backbone: Backbone) -> None:

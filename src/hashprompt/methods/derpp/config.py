@@ -1,18 +1,18 @@
 """Options of DER++."""
 
-from pydantic import Field
-
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.methods.registry import register
 
 
-@register("derpp", paper="NeurIPS 2020")
+@register("derpp", paper="NeurIPS 2020, arXiv 2004.07211", code="aimagelab/mammoth")
 class DERppConfig(RehearsalConfig):
-    """DER++: kept images with the logits they had, which the whole ViT learns to keep."""
+    """DER++: the whole ViT trained on new images, and on stored images with their old logits.
 
-    logit_weight: float = Field(
-        0.3, ge=0, description="α: how strongly kept images hold on to the logits stored with them"
-    )
-    replay_weight: float = Field(
-        0.5, ge=0, description="β: weight of the cross-entropy of kept images"
-    )
+    Args:
+        logit_weight: α, weight of the distance to the stored logits
+        replay_weight: β, weight of the cross-entropy of stored images
+    """
+
+    logit_weight: kinds.NonNegative = 0.3
+    replay_weight: kinds.NonNegative = 0.5

@@ -1,27 +1,32 @@
 """Options of DualPrompt."""
 
-from pydantic import Field, model_validator
+from typing import Self
 
-from hashprompt.methods.config import PromptLength
-from hashprompt.methods.frames.options import KeyedConfig, LegacyLayout
+from pydantic import model_validator
+
+from hashprompt.methods import kinds
+from hashprompt.methods.frames.options import KeyedConfig
 from hashprompt.methods.registry import register
 
 
-@register("dualprompt", paper="ECCV 2022")
+@register("dualprompt", paper="ECCV 2022, arXiv 2204.04799", code="google-research/l2p")
 class DualPromptConfig(KeyedConfig):
-    """DualPrompt: a general prompt, and one per task found by the nearest key."""
+    """DualPrompt: a general prompt, and one per task found by the nearest key.
 
-    legacy_kv_layout: LegacyLayout = False
-    layers: tuple[int, ...] = Field((3, 4, 5), description="blocks of the expert prompts")
-    prompt_length: PromptLength = 20
-    general_layers: tuple[int, ...] = Field((1, 2), description="blocks of the general prompt")
-    general_length: int = Field(
-        5, ge=1, le=10_000, description="keys (and values) of the general prompt"
-    )
+    Args:
+        layers: blocks of the expert prompts
+        general_layers: blocks of the general prompt
+        general_length: keys (and values) of the general prompt
+    """
+
+    legacy_kv_layout: kinds.LegacyLayout = False
+    layers: tuple[int, ...] = (3, 4, 5)
+    prompt_length: kinds.PromptLength = 20
+    general_layers: tuple[int, ...] = (1, 2)
+    general_length: kinds.Count = 5
 
     @model_validator(mode="after")
-    def _apart(self) -> "DualPromptConfig":
-        both = sorted({*self.layers} & {*self.general_layers})
-        if both:
+    def _apart(self) -> Self:
+        if both := sorted({*self.layers} & {*self.general_layers}):
             raise ValueError(f"blocks {both} are in layers and in general_layers; choose one")
         return self

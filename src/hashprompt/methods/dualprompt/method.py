@@ -3,15 +3,13 @@
 Wang et al., ECCV 2022.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.dualprompt.config import DualPromptConfig
-from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
+from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.parts.legacy import prefixes
 from hashprompt.parts.slots import between
 from hashprompt.parts.task_prompts import KeyedPrompts
@@ -24,9 +22,7 @@ class DualPrompt(PromptTuning):
     """
 
     keeps = ("experts.prompts.frozen", "experts.keys.frozen")
-    stores: ClassVar = {
-        **{"experts.prompts": "prompts", "experts.keys": "routers", "general": "prompts"},
-    }
+    stores = "prompts: experts.prompts general; routers: experts.keys"
     config: DualPromptConfig
 
     def __init__(self, config: DualPromptConfig, backbone: Backbone) -> None:
@@ -42,7 +38,7 @@ class DualPrompt(PromptTuning):
         super().begin_task(task)
         self.experts.add()
 
-    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
         config, experts = self.config, self.experts
         # In training the task is known, and only its own key is drawn to its images.
         task = None if training else experts.nearest(query, config)
@@ -51,7 +47,7 @@ class DualPrompt(PromptTuning):
         shared = self.general.expand(len(tokens), -1, -1, -1, -1)
         # The public code mixes up keys and values of the expert prompts only.
         general = prefixes(shared, self.general_blocks, public_layout=False)
-        return Prompted(Injection(prefix={**general, **expert}), losses, task)
+        return PromptOutput(Injection(prefix={**general, **expert}), losses, task)
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [*self.experts.trained(), self.general]

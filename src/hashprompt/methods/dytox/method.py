@@ -8,7 +8,6 @@ alone.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -32,11 +31,9 @@ class DyTox(Rehearsal):
     in class-incremental streams there is one, else one for every domain.
     """
 
-    stores: ClassVar = {
-        **Rehearsal.stores,
-        **{"teacher": "backbone", "tokens": "prompts"},
-        **{name: "head" for name in ("norm_scale", "norm_shift", "divergence", "divergence_norm")},
-    }
+    stores = (
+        "backbone: teacher; prompts: tokens; head: norm_scale norm_shift divergence divergence_norm"
+    )
     copies = 4  # and the teacher
     config: DyToxConfig
 

@@ -1,24 +1,28 @@
 """Options of EASE."""
 
-from pydantic import Field
-
-from hashprompt.methods.config import BatchSize, Count, Epochs, MethodConfig, Schedule, WeightDecay
+from hashprompt.methods import kinds
+from hashprompt.methods.config import MethodConfig
 from hashprompt.methods.registry import register
 
 
-@register("ease", paper="CVPR 2024", family="adapters")
+@register(
+    "ease", paper="CVPR 2024, arXiv 2403.12030", code="sun-hailong/CVPR24-Ease", family="adapters"
+)
 class EaseConfig(MethodConfig):
-    """EASE: adapters per task; prototypes of old classes are synthesised in new subspaces."""
+    """EASE: adapters per task; prototypes of old classes are synthesised in new subspaces.
 
-    batch_size: BatchSize = 48
-    epochs: Epochs = 20
-    lr: float = Field(0.025, gt=0, description="rate of the adapters and their head (SGD)")
-    weight_decay: WeightDecay = 5e-4
-    schedule: Schedule = "cosine"
-    adapter_width: Count = Field(64, description="hidden units of an adapter")
-    alpha: float = Field(
-        0.1, ge=0, le=1e6, description="α, weight of the subspaces of all other tasks together"
-    )
-    beta: float = Field(
-        0.0, ge=0, le=1e6, description="β, weight of plain features; 0: they are not used"
-    )
+    Args:
+        lr: learning rate of the adapters and their head (SGD)
+        adapter_width: hidden units of an adapter
+        alpha: α, weight of the subspaces of all other tasks together
+        beta: β, weight of frozen features; 0: not used
+    """
+
+    batch_size: kinds.BatchSize = 48
+    epochs: kinds.Epochs = 20
+    lr: kinds.Positive = 0.025
+    weight_decay: kinds.WeightDecay = 5e-4
+    schedule: kinds.Schedule = "cosine"
+    adapter_width: kinds.Count = 64
+    alpha: kinds.NonNegative = 0.1
+    beta: kinds.NonNegative = 0.0

@@ -7,11 +7,9 @@ When a class comes back in another domain it gets prototypes of that domain as w
 of classes below holds for cells, (task, class) pairs, and the best cell of a class speaks for it.
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, Prediction, TaskView
@@ -28,7 +26,7 @@ class Ease(Method):
     """Expandable subspaces: one of every task, before them that of plain features if β > 0."""
 
     keeps = ("adapters.down.frozen", "adapters.up.frozen", "cells")
-    stores: ClassVar = {"adapters": "prompts", "prototypes": "head"}
+    stores = "prompts: adapters; head: prototypes"
     config: EaseConfig
 
     def __init__(self, config: EaseConfig, backbone: Backbone) -> None:
@@ -37,8 +35,8 @@ class Ease(Method):
         self.adapters = TaskAdapters(backbone.depth, backbone.dim, config.adapter_width)
         self.session_head = CosineHead(backbone.dim)  # of the current task; trains its adapters
         self.cells = Cells()
-        self.register_buffer("prototypes", torch.zeros(0, 0, backbone.dim))
-        self.prototypes: Tensor  # P, (M, J, D): cells and subspaces
+        # P, (M, J, D): cells and subspaces
+        self.prototypes: Tensor = nn.Buffer(torch.zeros(0, 0, backbone.dim))
 
     def begin_task(self, task: TaskView) -> None:
         self.adapters.add()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 
-from hashprompt.methods.base import Batch, Losses, Phase, Seen, TaskView
+from hashprompt.methods.base import Batch, Losses, Phase, StepRecord, TaskView
 from hashprompt.methods.frames.rehearsal import Rehearsal
 
 
@@ -27,7 +27,7 @@ class ER(Rehearsal):
             labels = torch.cat((labels, kept.labels))
         return {"ce": F.cross_entropy(self.logits(images), labels)}
 
-    def record(self, seen: Seen, task: TaskView) -> None:
+    def record(self, seen: StepRecord, task: TaskView) -> None:
         """After a step of the first epoch: offer its new images to the reservoir."""
         if seen.epoch == 0:
             labels, rows = task.labels[seen.rows], seen.rows

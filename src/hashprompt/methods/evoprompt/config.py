@@ -1,25 +1,30 @@
 """Options of EvoPrompt."""
 
-from pydantic import Field
-
-from hashprompt.methods.config import BatchSize, Count, Epochs, Layers, PromptLength, ScaleLR
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import TuningConfig
 from hashprompt.methods.registry import register
 
 
-@register("evoprompt", paper="AAAI 2024")
+@register("evoprompt", paper="Kurniawan et al., AAAI 2024", code="MIV-XJTU/EvoPrompt")
 class EvoPromptConfig(TuningConfig):
-    """EvoPrompt: networks that write prompts, fused over tasks by transport."""
+    """EvoPrompt: networks that generate prompts, fused over tasks by optimal transport.
 
-    batch_size: BatchSize = 64
-    epochs: Epochs = 20
-    lr: float = Field(0.005, gt=0, description="rate of the memory")
-    scale_lr: ScaleLR = False
-    layers: Layers = None
-    prompt_length: PromptLength = Field(5, description="tokens that join before each block")
-    hidden: Count = Field(16, description="hidden nodes of each block's network")
-    subspace: Count = Field(
-        4, description="width of the pieces in which rows for new classes are composed"
-    )
-    temperature: float = Field(0.05, gt=0, description="of the likeness of classes in a piece")
-    fusion: float = Field(0.5, ge=0, le=1, description="α: mean step from reference to working")
+    Args:
+        lr: learning rate of the prompt memory
+        prompt_length: tokens added before each block
+        hidden: hidden nodes of each block's network
+        subspace: width of the pieces in which rows for new classes are composed
+        temperature: temperature of the class similarity within a piece
+        fusion: α, mean step from the reference to the working memory
+    """
+
+    batch_size: kinds.BatchSize = 64
+    epochs: kinds.Epochs = 20
+    lr: kinds.Positive = 0.005
+    scale_lr: kinds.ScaleLR = False
+    layers: kinds.Layers = None
+    prompt_length: kinds.PromptLength = 5
+    hidden: kinds.Count = 16
+    subspace: kinds.Count = 4
+    temperature: kinds.Positive = 0.05
+    fusion: kinds.Share = 0.5

@@ -6,7 +6,6 @@ nodes that matter to the new task move further.
 """
 
 import math
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +15,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch, Phase, Prediction, TaskView, blocks_of
 from hashprompt.methods.evoprompt.config import EvoPromptConfig
-from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
+from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import exact
@@ -56,7 +55,7 @@ class EvoPrompt(PromptTuning):
     """Prompts written by a memory that evolves from task to task."""
 
     keeps = ("cells.", "prototypes")
-    stores: ClassVar = {"memory": "prompts", **dict.fromkeys(REMEMBERED, "statistics")}
+    stores = "prompts: memory; statistics: prototypes known_hidden known_output"
     config: EvoPromptConfig
 
     def __init__(self, config: EvoPromptConfig, backbone: Backbone) -> None:
@@ -68,16 +67,14 @@ class EvoPrompt(PromptTuning):
             len(self.blocks), config.hidden, config.prompt_length, backbone.dim
         )
         self.cells = Cells()
-        self.register_buffer("prototypes", torch.zeros(0, backbone.dim))
-        self.prototypes: Tensor  # (M, D) mean plain feature of every cell
+        # (M, D) mean plain feature of every cell
+        self.prototypes: Tensor = nn.Buffer(torch.zeros(0, backbone.dim))
         # How much each node matters to the tasks before, (K, H) and (K, L·D).
         inner, outer = self.memory.inner.detach(), self.memory.outer.detach()
-        self.register_buffer("known_hidden", torch.zeros_like(inner[..., 0]))
-        self.register_buffer("known_output", torch.zeros_like(outer[..., 0]))
+        self.known_hidden: Tensor = nn.Buffer(torch.zeros_like(inner[..., 0]))
+        self.known_output: Tensor = nn.Buffer(torch.zeros_like(outer[..., 0]))
         for name, axes in OF_ONE_TASK.items():
             self.register_buffer(name, torch.zeros([0] * axes))
-        self.known_hidden: Tensor
-        self.known_output: Tensor
         self.fresh_hidden: Tensor
         self.fresh_output: Tensor
         self.reference_inner: Tensor
@@ -106,10 +103,10 @@ class EvoPrompt(PromptTuning):
         with torch.no_grad():
             return self.backbone.encode(tokens, norm=False)
 
-    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
         _, written = self.memory(query)
         of_blocks = written.unflatten(2, (-1, self.backbone.dim)).unbind(1)
-        return Prompted(Injection(tokens=dict(zip(self.blocks, of_blocks, strict=True))), {})
+        return PromptOutput(Injection(tokens=dict(zip(self.blocks, of_blocks, strict=True))), {})
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return list(self.memory.parameters())

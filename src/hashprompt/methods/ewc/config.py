@@ -1,17 +1,20 @@
 """Options of EWC."""
 
-from pydantic import Field
-
-from hashprompt.methods.frames.options import WholeConfig
+from hashprompt.methods import kinds
+from hashprompt.methods.frames.options import FinetuningConfig
 from hashprompt.methods.registry import register
 
 
-@register("ewc", paper="PNAS 2017")
-class EWCConfig(WholeConfig):
-    """EWC: the whole ViT trained; weights that mattered to old tasks are held back."""
+@register("ewc", paper="PNAS 2017, arXiv 1612.00796")
+class EWCConfig(FinetuningConfig):
+    """EWC: the whole ViT trained; a penalty keeps weights that mattered to old tasks.
 
-    penalty: float = Field(1000.0, ge=0, description="λ, how strongly old weights are held")
-    decay: float = Field(1.0, ge=0, le=1, description="γ, what a task leaves of the F before it")
-    fisher_images: int | None = Field(
-        None, ge=1, le=100_000_000, description="images of a task that F is taken of; default: all"
-    )
+    Args:
+        penalty: λ, weight of the penalty
+        decay: γ, factor of the old Fisher information after each task
+        fisher_images: images of a task for its Fisher information; default: all
+    """
+
+    penalty: kinds.NonNegative = 1000.0
+    decay: kinds.Share = 1.0
+    fisher_images: kinds.Count | None = None

@@ -3,22 +3,20 @@
 Kirkpatrick et al., PNAS 2017; one running F and one anchor as in Schwarz et al., ICML 2018.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Phase, TaskView
 from hashprompt.methods.ewc.config import EWCConfig
-from hashprompt.methods.frames.full_finetuning import WholeTuning
+from hashprompt.methods.frames.full_finetuning import FullFinetuning
 from hashprompt.parts.trained_weights import Snapshot
 
 
-class EWC(WholeTuning):
+class EWC(FullFinetuning):
     """Cross-entropy over the classes of the task + (λ/2) Σ F (θ − θ*)²."""
 
-    stores: ClassVar = {**WholeTuning.stores, "fisher": "statistics", "anchor": "backbone"}
+    stores = "statistics: fisher; backbone: anchor"
     copies = 6  # and F, θ*, and θ − θ* in each step
     config: EWCConfig
 

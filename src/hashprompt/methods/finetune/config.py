@@ -1,21 +1,26 @@
 """Options of Fine-tuning."""
 
+from typing import Annotated
+
 from pydantic import Field
 
-from hashprompt.methods.config import Layers, PromptLength, Schedule
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import TuningConfig
 from hashprompt.methods.registry import register
 
 
 @register("finetune", family="references")
 class FinetuneConfig(TuningConfig):
-    """Fine-tuning: sequential prompts and head, no protection: the floor.
+    """Fine-tuning: prompts and head trained task after task, without protection: the floor.
 
-    The capacity and training of Hash, nothing else of it.
+    The prompts and the training schedule of Hash, nothing else of it.
+
+    Args:
+        experts: prompts in the pool
     """
 
-    head_lr_scale: float = Field(0.1, gt=0, description="rate of the head over that of prompts")
-    schedule: Schedule = "step"
-    layers: Layers = (1, 2, 3, 4)
-    experts: int = Field(15, ge=2, le=100_000, description="prompts in the pool")
-    prompt_length: PromptLength = 15
+    head_lr_scale: kinds.Positive = 0.1
+    schedule: kinds.Schedule = "step"
+    layers: kinds.Layers = (1, 2, 3, 4)
+    experts: Annotated[kinds.Count, Field(ge=2)] = 15
+    prompt_length: kinds.PromptLength = 15

@@ -3,14 +3,12 @@
 They differ in the stream alone: task after task, or all tasks at once.
 """
 
-from typing import ClassVar
-
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import blocks_of
 from hashprompt.methods.finetune.config import FinetuneConfig
-from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
+from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.methods.hash.pool import PromptPool
 from hashprompt.methods.hash.router import Routers, choose
 
@@ -18,7 +16,7 @@ from hashprompt.methods.hash.router import Routers, choose
 class PooledPrompts(PromptTuning):
     """Training of prompts and head; cross-entropy over all classes seen."""
 
-    stores: ClassVar = {"pool": "prompts", "router": "routers"}
+    stores = "prompts: pool; routers: router"
     needs_query = False
     masked = False
 
@@ -29,10 +27,10 @@ class PooledPrompts(PromptTuning):
         self.router = Routers(backbone.dim, config.experts, 1, "uniform")
         self.router.add(copy_last=False)
 
-    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
         scores = self.router.scores(tokens, None)[:, None]
         routing = choose(scores, scores.new_zeros(scores.shape[1:]), top_k=2)
-        return Prompted(Injection(prefix=self.pool.mix(routing.weights)), {})
+        return PromptOutput(Injection(prefix=self.pool.mix(routing.weights)), {})
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.pool.prompts, self.router.current]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskView
-from hashprompt.methods.frames.full_finetuning import WholeTuning
+from hashprompt.methods.frames.full_finetuning import FullFinetuning
 from hashprompt.methods.frames.options import AlignedConfig
 from hashprompt.parts.alignment import shuffled_batches
 from hashprompt.parts.cells import Cells
@@ -28,11 +28,11 @@ from hashprompt.parts.gaussians import (
 from hashprompt.parts.heads import GrowingLinear, output_mask
 
 
-class AlignedTuning(WholeTuning):
+class AlignedTuning(FullFinetuning):
     """Training on the task, Gaussians of its classes, alignment of a copy of the head."""
 
     keeps: tuple[str, ...] = ("cells.",)
-    stores: ClassVar = {**WholeTuning.stores, "aligned": "head", "gaussians": "statistics"}
+    stores = "head: aligned; statistics: gaussians"
     align_first: ClassVar[bool] = False  # whether there is anything to align after one task
     jitter: float = 0.0  # of pseudo-features, see `ClassGaussians.sampler`
     config: AlignedConfig

@@ -3,8 +3,6 @@
 The frame of S-Prompts and PINA, which differ in the classifier on top.
 """
 
-from typing import ClassVar
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -20,7 +18,7 @@ class DomainPrompts(Method):
     """One prompt per domain, trained on that domain alone and frozen afterwards."""
 
     keeps: tuple[str, ...] = ("prompts.frozen", "selector.")
-    stores: ClassVar = {"selector": "routers"}
+    stores = "routers: selector"
     config: DomainConfig
 
     def __init__(self, config: DomainConfig, backbone: Backbone) -> None:

@@ -12,21 +12,21 @@ from torch import Tensor
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Losses, Method, Phase, Prediction, StepResult, TaskView
-from hashprompt.methods.frames.options import WholeConfig
+from hashprompt.methods.frames.options import FinetuningConfig
 from hashprompt.methods.frames.prompt_tuning import training_phase
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 from hashprompt.parts.trained_weights import TrainedWeights
 
 
-class WholeTuning(Method):
+class FullFinetuning(Method):
     """ViT and head trained together, cross-entropy over the classes of the task."""
 
-    stores: ClassVar[Mapping[str, str]] = {"vit": "backbone"}
+    stores = "backbone: vit"
     masked: ClassVar[bool] = True  # whether only the task's own classes compete in training
     copies: ClassVar[int] = 3  # numbers per weight in training: itself, gradient, momentum
-    config: WholeConfig
+    config: FinetuningConfig
 
-    def __init__(self, config: WholeConfig, backbone: Backbone) -> None:
+    def __init__(self, config: FinetuningConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.head = GrowingLinear(backbone.dim)
         copies = self.copies + (config.optimizer != "sgd")

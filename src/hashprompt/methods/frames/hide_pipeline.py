@@ -6,7 +6,7 @@ pseudo-features (TAP). A method of this family only says how it makes its prompt
 """
 
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -84,7 +84,7 @@ class Pipeline(Method):
     """The pipeline without prompts: task inference, statistics and head on frozen features."""
 
     keeps: tuple[str, ...] = ("cells.", "plain_stats.")
-    stores: ClassVar = {"plain_stats": "statistics"}
+    stores = "statistics: plain_stats"
     config: HeadsConfig
 
     def __init__(self, config: HeadsConfig, backbone: Backbone) -> None:
@@ -227,7 +227,7 @@ class PromptPipeline(Pipeline):
     """The pipeline with prompts, which are trained together with the head on each task."""
 
     keeps = (*Pipeline.keeps, "prompted_stats.")
-    stores: ClassVar = {**Pipeline.stores, "prompted_stats": "statistics"}
+    stores = "statistics: prompted_stats"
     config: PromptConfig
 
     def __init__(self, config: PromptConfig, backbone: Backbone) -> None:

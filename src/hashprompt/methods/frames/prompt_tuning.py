@@ -49,7 +49,7 @@ def training_phase(
     )
 
 
-class Prompted(NamedTuple):
+class PromptOutput(NamedTuple):
     """What an image gets."""
 
     inject: Injection
@@ -70,7 +70,7 @@ class PromptTuning(Method):
 
     # What a member of the family adds. -----------------------------------------------------
 
-    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
         """Prompts of images.
 
         Args:

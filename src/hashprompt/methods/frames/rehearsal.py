@@ -3,13 +3,13 @@
 import torch
 
 from hashprompt.backbone import Backbone
-from hashprompt.methods.base import Batch, Seen, TaskView
-from hashprompt.methods.frames.full_finetuning import WholeTuning
+from hashprompt.methods.base import Batch, StepRecord, TaskView
+from hashprompt.methods.frames.full_finetuning import FullFinetuning
 from hashprompt.methods.frames.options import RehearsalConfig
-from hashprompt.parts.memory import Memory, Remembered
+from hashprompt.parts.memory import Memory, StoredImages
 
 
-def with_kept(batch: Batch, kept: Remembered, task: TaskView) -> Batch:
+def with_kept(batch: Batch, kept: StoredImages, task: TaskView) -> Batch:
     """New images (B, 3, S, S), and behind them kept ones in their train view."""
     if not len(kept.labels):
         return batch
@@ -17,13 +17,13 @@ def with_kept(batch: Batch, kept: Remembered, task: TaskView) -> Batch:
     return Batch(images, torch.cat((batch.labels, kept.labels)))
 
 
-def offer(memory: Memory, seen: Seen, task: TaskView) -> None:
+def offer(memory: Memory, seen: StepRecord, task: TaskView) -> None:
     """Offer the images of a step, and its outputs, to a memory."""
     labels, rows = task.labels[seen.rows], seen.rows
     memory.offer(labels, lambda chosen: task.raw(rows[chosen]), task.index, seen.outputs)
 
 
-class Rehearsal(WholeTuning):
+class Rehearsal(FullFinetuning):
     """ViT and head with a memory of images, cross-entropy over all classes seen."""
 
     masked = False

@@ -23,12 +23,9 @@ class LinearDiscriminant(nn.Module):
         super().__init__()
         self.ridge = ridge
         self.classes = Prototypes(dim)
-        self.register_buffer("products", torch.zeros(dim, dim))
-        self.register_buffer("weight", torch.zeros(0, dim))
-        self.register_buffer("bias", torch.zeros(0))
-        self.products: Tensor  # Σ f fᵀ
-        self.weight: Tensor  # (C, D)
-        self.bias: Tensor  # (C,)
+        self.products: Tensor = nn.Buffer(torch.zeros(dim, dim))  # Σ f fᵀ
+        self.weight: Tensor = nn.Buffer(torch.zeros(0, dim))  # (C, D)
+        self.bias: Tensor = nn.Buffer(torch.zeros(0))  # (C,)
 
     def add(self, features: Tensor, labels: Tensor) -> None:
         """Let images count: features (N, D) and labels (N,), of old classes or new ones."""

@@ -24,10 +24,10 @@ class Fsa(FirstSession):
     """A linear discriminant on a ViT trained once."""
 
     keeps = (*FirstSession.keeps, "vit.")
-    stores: ClassVar = {
-        **{"vit": "backbone", "discriminant.weight": "head", "discriminant.bias": "head"},
-        **{"discriminant.classes": "statistics", "discriminant.products": "statistics"},
-    }
+    stores = (
+        "backbone: vit; head: discriminant.weight discriminant.bias; "
+        "statistics: discriminant.classes discriminant.products"
+    )
     head = GrowingLinear
     optimizer: ClassVar[Optimizer] = "adam"
     config: FsaConfig

@@ -6,4 +6,4 @@ from hashprompt.methods.registry import register
 
 @register("gaussian-head")
 class GaussianHeadConfig(HeadsConfig):
-    """Gaussian head: plain features and class Gaussians, no prompts at all."""
+    """Gaussian head: frozen features and class Gaussians, without prompts."""

@@ -1,23 +1,25 @@
 """Options of GDumb."""
 
-from pydantic import Field
-
-from hashprompt.methods.config import BatchSize, Clip, Epochs, ScaleLR, Schedule, WeightDecay
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.methods.registry import register
 
 
-@register("gdumb", paper="ECCV 2020")
+@register("gdumb", paper="ECCV 2020, DOI 10.1007/978-3-030-58536-5_31", code="drimpossible/GDumb")
 class GDumbConfig(RehearsalConfig):
-    """GDumb: images of all classes kept greedily; the ViT trained anew on them alone."""
+    """GDumb: images of all classes stored greedily; the ViT reset, and trained on them only.
 
-    batch_size: BatchSize = 16
-    epochs: Epochs = Field(30, description="epochs on the kept images after each task")
-    lr: float = Field(0.05, gt=0, description="rate of everything")
-    scale_lr: ScaleLR = False
-    schedule: Schedule = "cosine"
-    clip: Clip = 10.0
-    weight_decay: WeightDecay = 1e-6
-    cutmix: float = Field(
-        1.0, ge=0, description="α of CutMix, which half of the steps use; 0: none do"
-    )
+    Args:
+        epochs: epochs on the stored images after each task
+        lr: learning rate
+        cutmix: α of CutMix, used in half of the steps; 0: never
+    """
+
+    batch_size: kinds.BatchSize = 16
+    epochs: kinds.Epochs = 30
+    lr: kinds.Positive = 0.05
+    scale_lr: kinds.ScaleLR = False
+    schedule: kinds.Schedule = "cosine"
+    clip: kinds.Clip = 10.0
+    weight_decay: kinds.WeightDecay = 1e-6
+    cutmix: kinds.NonNegative = 1.0

@@ -1,10 +1,10 @@
 """Options of Hash."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hashprompt.methods.config import Count, Layers, PromptLength, TopK
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import PromptConfig
 from hashprompt.methods.registry import register
 
@@ -18,6 +18,32 @@ class HashConfig(PromptConfig):
     """Hash: shared prompt pool, one router per task, history-aware modulation.
 
     The defaults are the recommended reading of the paper.
+
+    Args:
+        experts: N_r, prompts in the pool
+        prompt_length: L_p, length of a prompt
+        top_k: k, experts mixed per image
+        len_mode: L_p keys and L_p values, or L_p in total for both
+        mixing: weights α of the chosen experts: softmax of their scores, or uniform
+        router_scope: one routing decision per image, or one per prompted block
+        router_init: initial values of a new router: U(±1), U(±1/√d), orthogonal
+        router_next: the router of a new task starts as a copy of the last one, or fresh
+        hdr: history-aware dynamic routing: the penalty
+        penalty: ψ, form of the routing penalty
+        delta: δ, size of the routing penalty
+        penalty_exponent: exponent of the polynomial penalty
+        penalty_on: the penalty enters choice and weights, or the choice only
+        infer_penalty: penalty at test: that of the task's training, none, or the current one
+        hgm: history-aware gradient modulation: smaller updates
+        modulation: γ, form of the update factor
+        alpha: α, update factor of most-used experts
+        hgm_mode: scale the optimiser's update; or the gradient (no effect with Adam); or the
+            gradient with plain SGD
+        protected: k_A, size of A_t, the most-used experts
+        history: A_t fixed while a task is trained, or updated in every step
+        history_scale: smooth ψ and γ use counts scaled to mean 1, or raw counts
+        mask_inactive: freeze experts that no image of a batch chose; else Adam's momentum
+            moves them
     """
 
     main = (
@@ -29,54 +55,32 @@ class HashConfig(PromptConfig):
         *("infer_penalty", "penalty_exponent", "hgm_mode", "protected", "history"),
         *("history_scale", "mask_inactive", "contrastive_form", "tii_target"),
     )
-    layers: Layers = (1, 2, 3, 4)
-    experts: Count = Field(15, description="N_r, prompts in the pool")
-    prompt_length: PromptLength = Field(15, description="L_p, length of a prompt")
-    top_k: TopK = Field(2, description="k, experts mixed per image")
-    len_mode: Literal["per_half", "total"] = Field(
-        "per_half", description="L_p keys and L_p values, or L_p in total for both"
-    )
-    mixing: Literal["softmax", "uniform"] = Field("softmax", description="weights α of the chosen")
-    router_scope: Literal["global", "layer"] = Field(
-        "global", description="one routing decision per image, or one per prompted block"
-    )
-    router_init: RouterInit = Field("uniform", description="a fresh router: U(±1), U(±1/√d), …")
-    router_next: Literal["copy", "fresh"] = Field(
-        "copy", description="the router of a new task starts as a copy of the last one, or fresh"
-    )
-    hdr: bool = Field(True, description="history-aware dynamic routing: the penalty")
-    penalty: Penalty = Field("stepwise", description="ψ, form of the routing penalty")
-    delta: float = Field(0.4, ge=0, description="δ, size of the routing penalty")
-    penalty_exponent: float = Field(1.5, gt=0, description="of the polynomial penalty")
-    penalty_on: Literal["score", "select"] = Field(
-        "score", description="the penalty enters choice and weights, or the choice only"
-    )
-    infer_penalty: Literal["task", "none", "current"] = Field(
-        "task", description="penalty at test: the one the task was trained with, none, today's"
-    )
-    hgm: bool = Field(True, description="history-aware gradient modulation: smaller updates")
-    modulation: Modulation = Field("piecewise", description="γ, form of the update factor")
-    alpha: float = Field(0.1, gt=0, le=1, description="α, update factor of most-used experts")
-    hgm_mode: Literal["update", "grad", "sgd"] = Field(
-        "update",
-        description="scale the update of the optimiser; or the gradient (Adam undoes it); or the "
-        "gradient with plain SGD",
-    )
-    protected: Count = Field(2, description="k_A, size of A_t, the most-used experts")
-    history: Literal["task", "step"] = Field(
-        "task", description="A_t fixed while a task is trained, or live"
-    )
-    history_scale: Literal["normalised", "raw"] = Field(
-        "normalised", description="counts with mean 1, or as they are, in smooth ψ and γ"
-    )
-    mask_inactive: bool = Field(
-        False,
-        description="experts that no image of a batch chose do not move; else the momentum of "
-        "Adam moves them",
-    )
+    layers: kinds.Layers = (1, 2, 3, 4)
+    experts: kinds.Count = 15
+    prompt_length: kinds.PromptLength = 15
+    top_k: kinds.Count = 2
+    len_mode: Literal["per_half", "total"] = "per_half"
+    mixing: Literal["softmax", "uniform"] = "softmax"
+    router_scope: Literal["global", "layer"] = "global"
+    router_init: RouterInit = "uniform"
+    router_next: Literal["copy", "fresh"] = "copy"
+    hdr: bool = True
+    penalty: Penalty = "stepwise"
+    delta: kinds.NonNegative = 0.4
+    penalty_exponent: kinds.Positive = 1.5
+    penalty_on: Literal["score", "select"] = "score"
+    infer_penalty: Literal["task", "none", "current"] = "task"
+    hgm: bool = True
+    modulation: Modulation = "piecewise"
+    alpha: Annotated[float, Field(gt=0, le=1)] = 0.1
+    hgm_mode: Literal["update", "grad", "sgd"] = "update"
+    protected: kinds.Count = 2
+    history: Literal["task", "step"] = "task"
+    history_scale: Literal["normalised", "raw"] = "normalised"
+    mask_inactive: bool = False
 
     @model_validator(mode="after")
-    def _fits(self) -> "HashConfig":
+    def _fits(self) -> Self:
         if self.top_k > self.experts or self.protected > self.experts:
             raise ValueError(
                 f"top_k={self.top_k} and protected={self.protected} must not exceed "

@@ -17,10 +17,10 @@ class UsageHistory(nn.Module):
 
     def __init__(self, decisions: int, experts: int) -> None:
         super().__init__()
-        self.register_buffer("pending", torch.zeros(decisions, experts, dtype=torch.int64))
-        self.register_buffer("by_task", torch.zeros(0, decisions, experts, dtype=torch.int64))
-        self.pending: Tensor  # (S, N) counts of the task being trained
-        self.by_task: Tensor  # (T, S, N) counts of finished tasks
+        # (S, N) counts of the task being trained
+        self.pending: Tensor = nn.Buffer(torch.zeros(decisions, experts, dtype=torch.int64))
+        # (T, S, N) counts of finished tasks
+        self.by_task: Tensor = nn.Buffer(torch.zeros(0, decisions, experts, dtype=torch.int64))
 
     def record(self, chosen: Tensor) -> None:
         """Count the chosen experts (B, S, k) of a training batch."""

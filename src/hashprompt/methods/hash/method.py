@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +29,7 @@ from hashprompt.parts.growing import grow_buffer
 class Hash(PromptPipeline):
     """Shared prompt pool P, one router R_t per task, history-aware modulation by counts H."""
 
-    stores: ClassVar = {**PromptPipeline.stores, "pool": "prompts"}
+    stores = "prompts: pool"
     keeps = (*PromptPipeline.keeps, "routers.frozen", "penalties", "history.by_task")
     config: HashConfig
 
@@ -42,8 +41,8 @@ class Hash(PromptPipeline):
         self.pool = PromptPool(config.experts, blocks, length, backbone.dim)  # P
         self.routers = Routers(backbone.dim, config.experts, decisions, config.router_init)  # R_t
         self.history = UsageHistory(decisions, config.experts)  # H
-        self.register_buffer("penalties", torch.zeros(0, decisions, config.experts))
-        self.penalties: Tensor  # (T, S, N) ψ(H) that each task was trained with
+        # (T, S, N) ψ(H) that each task was trained with
+        self.penalties: Tensor = nn.Buffer(torch.zeros(0, decisions, config.experts))
         self.meter = RoutingMeter()  # for the report
 
     # Shared prompt pool with dynamic allocation. -------------------------------------------

@@ -21,8 +21,8 @@ class RoutingMeter(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("sums", torch.zeros(2, 1 + len(MEANS)))
-        self.sums: Tensor  # exact sums over images of 1 and of MEANS
+        # exact sums over images of 1 and of MEANS
+        self.sums: Tensor = nn.Buffer(torch.zeros(2, 1 + len(MEANS)))
 
     def reset(self) -> None:
         self.sums.zero_()

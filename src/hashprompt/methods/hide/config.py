@@ -4,6 +4,6 @@ from hashprompt.methods.frames.options import TaskPromptConfig
 from hashprompt.methods.registry import register
 
 
-@register("hide", paper="NeurIPS 2023")
+@register("hide", paper="NeurIPS 2023, arXiv 2310.07234", code="thu-ml/HiDe-Prompt")
 class HideConfig(TaskPromptConfig):
-    """HiDe-Prompt: a prompt of its own per task, found by task inference."""
+    """HiDe-Prompt: a separate prompt per task, found by task inference."""

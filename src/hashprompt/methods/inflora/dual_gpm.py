@@ -25,12 +25,11 @@ class DualGPM(nn.Module):
 
     def __init__(self, layers: int, dim: int) -> None:
         super().__init__()
-        self.register_buffer("basis", torch.zeros(0, dim))
-        self.register_buffer("ranks", torch.zeros(layers, dtype=torch.long))
-        self.register_buffer("retains", torch.zeros(layers, dtype=torch.bool))
-        self.basis: Tensor  # (Σ ranks, D) orthonormal rows of each layer, one layer after another
-        self.ranks: Tensor  # (L,)
-        self.retains: Tensor  # (L,) whether the rows are the free directions
+        # (Σ ranks, D) orthonormal rows of each layer, one layer after another
+        self.basis: Tensor = nn.Buffer(torch.zeros(0, dim))
+        self.ranks: Tensor = nn.Buffer(torch.zeros(layers, dtype=torch.long))  # (L,)
+        # (L,) whether the rows are the free directions
+        self.retains: Tensor = nn.Buffer(torch.zeros(layers, dtype=torch.bool))
 
     def bases(self) -> list[Tensor]:
         """The rows (rank, D) of each layer."""

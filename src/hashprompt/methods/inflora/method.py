@@ -6,7 +6,6 @@ those that inputs of older tasks do not have. So whatever B_t becomes, old image
 """
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -26,15 +25,15 @@ class InfLoRA(Method):
     """Designed A_t, trained B_t and classifier; a memory of the directions in use."""
 
     keeps = ("reduce", "expand.frozen", "head.weight.frozen", "head.bias.frozen")
-    stores: ClassVar = {"reduce": "prompts", "expand": "prompts", "memory": "statistics"}
+    stores = "prompts: reduce expand; statistics: memory"
     config: InfLoRAConfig
 
     def __init__(self, config: InfLoRAConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         blocks, dim = backbone.depth, backbone.dim
         rank = min(config.rank, dim)
-        self.register_buffer("reduce", torch.zeros(0, blocks, rank, dim))
-        self.reduce: Tensor  # A of every task, the same for keys and values
+        # A of every task, the same for keys and values
+        self.reduce: Tensor = nn.Buffer(torch.zeros(0, blocks, rank, dim))
         self.expand = TaskSlots((blocks, 2, dim, rank), torch.zero_)  # B, for keys and for values
         self.memory = DualGPM(blocks, dim)
         self.head = TaskClassifiers(dim)

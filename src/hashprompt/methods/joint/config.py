@@ -6,4 +6,4 @@ from hashprompt.methods.registry import register
 
 @register("joint", joint=True)
 class JointConfig(FinetuneConfig):
-    """Joint: all tasks at once, same capacity: the ceiling."""
+    """Joint: the same model as fine-tuning, trained on all tasks at once: the ceiling."""

@@ -5,14 +5,13 @@ With a buffer, kept images join every batch, all classes compete, and the ViT ma
 """
 
 from dataclasses import replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import Batch, Phase, Seen, TaskView
-from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
+from hashprompt.methods.base import Batch, Phase, StepRecord, TaskView
+from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.methods.frames.rehearsal import offer, with_kept
 from hashprompt.methods.l2p.config import L2PConfig
 from hashprompt.parts.cosine import cosine
@@ -28,7 +27,7 @@ class L2P(PromptTuning):
     so that only shifts the start, and it is no option here.
     """
 
-    stores: ClassVar = {"keys": "routers", "vit": "backbone"}
+    stores = "routers: keys; backbone: vit"
     config: L2PConfig
 
     def __init__(self, config: L2PConfig, backbone: Backbone) -> None:
@@ -42,7 +41,7 @@ class L2P(PromptTuning):
         if config.trained_blocks:
             self.vit = TrainedWeights(backbone, "last", config.trained_blocks)
 
-    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
         similarity = cosine(query, self.keys)
         chosen = similarity.topk(self.config.top_k).indices  # (B, k)
         if self.config.batchwise_prompt:
@@ -50,7 +49,7 @@ class L2P(PromptTuning):
         pull = similarity.gather(1, chosen).sum(1).mean()
         weights = self.vit.tensors() if self.config.trained_blocks else {}
         inject = Injection(tokens={0: self.prompts[chosen].flatten(1, 2)}, weights=weights)
-        return Prompted(inject, {"pull": -self.config.pull * pull})
+        return PromptOutput(inject, {"pull": -self.config.pull * pull})
 
     def features(self, tokens: Tensor, inject: Injection) -> Tensor:
         read_cls = self.config.head_input == "cls"
@@ -73,7 +72,7 @@ class L2P(PromptTuning):
             batch = with_kept(batch, kept, task)
         return super()._step(batch, task)
 
-    def record(self, seen: Seen, task: TaskView) -> None:
+    def record(self, seen: StepRecord, task: TaskView) -> None:
         """Offer the new images of a step to the reservoir, each once."""
         if seen.epoch == 0:
             offer(self.memory, seen, task)

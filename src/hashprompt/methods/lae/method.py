@@ -7,7 +7,6 @@ so that the tuned values are not moved by its random start.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -40,7 +39,7 @@ def make_pet(config: LaeConfig, backbone: Backbone) -> Pet:
 class Lae(Method):
     """Online and offline tuning under one head."""
 
-    stores: ClassVar = {"online": "prompts", "offline": "prompts"}
+    stores = "prompts: online offline"
     config: LaeConfig
 
     def __init__(self, config: LaeConfig, backbone: Backbone) -> None:

@@ -5,12 +5,10 @@ after each task the classifier is fitted to all of them again. So nothing is for
 stored grows with the images.
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-from torch import Tensor
+from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Method, Phase, Prediction, TaskView
@@ -23,19 +21,16 @@ class LinearProbe(Method):
     """Logistic regression on kept features."""
 
     keeps = ("features", "labels")
-    stores: ClassVar = {"features": "statistics", "weight": "head", "bias": "head"}
+    stores = "statistics: features; head: weight bias"
     config: LinearProbeConfig
 
     def __init__(self, config: LinearProbeConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.register_buffer("features", torch.zeros(0, backbone.dim))
-        self.register_buffer("labels", torch.zeros(0, dtype=torch.long))
-        self.register_buffer("weight", torch.zeros(0, backbone.dim))
-        self.register_buffer("bias", torch.zeros(0))
-        self.features: Tensor  # (N, D) of all images so far
-        self.labels: Tensor  # (N,)
-        self.weight: Tensor  # (C, D)
-        self.bias: Tensor  # (C,)
+        # (N, D) of all images so far
+        self.features: Tensor = nn.Buffer(torch.zeros(0, backbone.dim))
+        self.labels: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.long))  # (N,)
+        self.weight: Tensor = nn.Buffer(torch.zeros(0, backbone.dim))  # (C, D)
+        self.bias: Tensor = nn.Buffer(torch.zeros(0))  # (C,)
 
     def phases(self, task: TaskView) -> list[Phase]:
         return [Phase("fit", work=lambda: self._learn(task))]

@@ -1,14 +1,18 @@
 """Options of LwF."""
 
-from pydantic import Field
-
-from hashprompt.methods.frames.options import WholeConfig
+from hashprompt.methods import kinds
+from hashprompt.methods.frames.options import FinetuningConfig
 from hashprompt.methods.registry import register
 
 
-@register("lwf", paper="ECCV 2016")
-class LwFConfig(WholeConfig):
-    """LwF: the whole ViT trained, with the previous network as the teacher of old classes."""
+@register("lwf", paper="ECCV 2016, arXiv 1606.09282")
+class LwFConfig(FinetuningConfig):
+    """LwF: the whole ViT trained; the previous network is the teacher of old classes.
 
-    distillation: float = Field(1.0, ge=0, description="α, weight of the teacher's answers")
-    temperature: float = Field(2.0, gt=0, description="T, of the teacher's answers")
+    Args:
+        distillation: α, weight of the distillation
+        temperature: T of the distillation
+    """
+
+    distillation: kinds.NonNegative = 1.0
+    temperature: kinds.Positive = 2.0

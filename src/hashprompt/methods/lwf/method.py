@@ -3,26 +3,24 @@
 Li and Hoiem, ECCV 2016. No old image is kept: what the network said before is what must stay.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, TaskView
-from hashprompt.methods.frames.full_finetuning import WholeTuning
+from hashprompt.methods.frames.full_finetuning import FullFinetuning
 from hashprompt.methods.lwf.config import LwFConfig
 from hashprompt.parts.heads import distillation
 from hashprompt.parts.trained_weights import Snapshot
 
 
-class LwF(WholeTuning):
+class LwF(FullFinetuning):
     """Cross-entropy over the classes of the task + α · distillation over all the teacher knew.
 
     Those are the old classes, or in domain-incremental streams all classes.
     """
 
-    stores: ClassVar = {**WholeTuning.stores, "teacher": "backbone"}
+    stores = "backbone: teacher"
     copies = 4  # and the teacher
     config: LwFConfig
 

@@ -1,35 +1,44 @@
 """Options of MACIL."""
 
-from pydantic import Field
-
-from hashprompt.methods.config import BatchSize, Count, Epochs, MethodConfig, Samples, Schedule
+from hashprompt.methods import kinds
+from hashprompt.methods.config import MethodConfig
 from hashprompt.methods.registry import register
 
 
-@register("macil", paper="ICML 2025", scenarios=("class",), family="drift compensation")
+@register(
+    "macil",
+    paper="ICML 2025, arXiv 2502.07560",
+    code="fwu11/MACIL",
+    scenarios=("class",),
+    family="drift compensation",
+)
 class MACILConfig(MethodConfig):
-    """MACIL: low-rank changes of keys and values; class means follow, covariances are held."""
+    """MACIL: low-rank changes of keys and values; drift of class means compensated.
 
-    batch_size: BatchSize = 48
-    first_epochs: Epochs = Field(20, description="epochs on the first task")
-    epochs: Epochs = Field(10, description="epochs on each later task")
-    lr: float = Field(0.01, gt=0, description="rate of the low-rank changes and the new head")
-    schedule: Schedule = "cosine"
-    rank: Count = Field(32, description="of the change of keys, and of values")
-    scale: float = Field(20.0, gt=0, description="s, of cosines in the loss")
-    shift_width: float = Field(
-        1.0,
-        gt=0,
-        le=1e6,
-        description="σ: how near to an old mean new images are that tell where it went; with 1 "
-        "hardly any image is near, and all count alike",
-    )
-    covariance_weight: float = Field(
-        1.0, ge=0, description="of the loss that keeps distances within a class"
-    )
-    distillation_weight: float = Field(
-        0.4, ge=0, description="of the loss that keeps patch tokens unlike the class token"
-    )
-    align_epochs: Epochs = Field(5, description="epochs of all heads on pseudo-features")
-    align_lr: float = Field(0.01, gt=0, description="rate of that")
-    align_samples: Samples = Field(256, description="pseudo-features of each class in an epoch")
+    Args:
+        first_epochs: epochs on the first task
+        epochs: epochs on each later task
+        lr: learning rate of the low-rank changes and the new head
+        rank: rank of the change of keys, and of values
+        scale: s, factor of cosines in the loss
+        shift_width: σ, distance at which new images still count for the drift of an old mean;
+            with 1 all images count almost equally
+        covariance_weight: weight of the loss that preserves distances within a class
+        distillation_weight: weight of the distillation of patch tokens
+        align_epochs: epochs of all heads on pseudo-features
+        align_lr: learning rate of all heads on pseudo-features
+    """
+
+    batch_size: kinds.BatchSize = 48
+    first_epochs: kinds.Epochs = 20
+    epochs: kinds.Epochs = 10
+    lr: kinds.Positive = 0.01
+    schedule: kinds.Schedule = "cosine"
+    rank: kinds.Count = 32
+    scale: kinds.Positive = 20.0
+    shift_width: kinds.Positive = 1.0
+    covariance_weight: kinds.NonNegative = 1.0
+    distillation_weight: kinds.NonNegative = 0.4
+    align_epochs: kinds.Epochs = 5
+    align_lr: kinds.Positive = 0.01
+    align_samples: kinds.Samples = 256

@@ -7,7 +7,6 @@ had them; at last all heads are aligned on Gaussians.
 """
 
 from functools import cache
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -40,10 +39,7 @@ class MACIL(Method):
     """A change of keys and values per task, cosine heads, Gaussians that follow."""
 
     keeps = ("down.frozen", "up.frozen", "stats.spread", "cells.")
-    stores: ClassVar = {
-        **{"down": "prompts", "up": "prompts"},
-        **{"stats": "statistics", "whitening": "statistics"},
-    }
+    stores = "prompts: down up; statistics: stats whitening"
     config: MACILConfig
 
     def __init__(self, config: MACILConfig, backbone: Backbone) -> None:
@@ -54,8 +50,8 @@ class MACIL(Method):
         self.head = nn.Parameter(torch.zeros(0, dim))  # (C, D), of which directions matter
         self.cells = Cells()
         self.stats = ClassGaussians(dim, "covariance")
-        self.register_buffer("whitening", torch.zeros(0, dim, dim))
-        self.whitening: Tensor  # (C_t, D, D), only while a task is trained
+        # (C_t, D, D), only while a task is trained
+        self.whitening: Tensor = nn.Buffer(torch.zeros(0, dim, dim))
 
     def begin_task(self, task: TaskView) -> None:
         for slots in (self.down, self.up):

@@ -2,15 +2,17 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
 from hashprompt.methods.frames.options import TaskPromptConfig
 from hashprompt.methods.registry import register
 
 
-@register("norga", paper="NeurIPS 2024")
+@register("norga", paper="NeurIPS 2024, arXiv 2405.14124", code="Minhchuyentoancbn/MoE_PromptCL")
 class NorgaConfig(TaskPromptConfig):
-    """NoRGa: HiDe-Prompt with a gate on the attention to prompts."""
+    """NoRGa: HiDe-Prompt with a gate on the attention to prompts.
+
+    Args:
+        gate: σ of the gate
+    """
 
     main: ClassVar[tuple[str, ...]] = (*TaskPromptConfig.main, "gate")
-    gate: Literal["tanh", "sigmoid", "gelu", "relu"] = Field("tanh", description="σ of the gate")
+    gate: Literal["tanh", "sigmoid", "gelu", "relu"] = "tanh"

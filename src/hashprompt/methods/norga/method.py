@@ -5,7 +5,6 @@ Le et al., NeurIPS 2024.
 
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +29,7 @@ class Norga(PromptPipeline):
     """Ŝ = S + a·σ(b·S) on the scores S of prompts; a and b are learned on the first task."""
 
     keeps = (*PromptPipeline.keeps, "prompts.frozen")
-    stores: ClassVar = {**PromptPipeline.stores, "gates": "routers"}
+    stores = "routers: gates"
     config: NorgaConfig
 
     def __init__(self, config: NorgaConfig, backbone: Backbone) -> None:

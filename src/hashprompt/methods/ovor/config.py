@@ -1,43 +1,59 @@
 """Options of OVOR."""
 
-from pydantic import Field, model_validator
+from typing import Self
 
-from hashprompt.methods.config import Clip, Count, Epochs, ScaleLR, Schedule
+from pydantic import model_validator
+
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import TuningConfig
 from hashprompt.methods.registry import register
 
 
-@register("ovor", paper="ICLR 2024")
+@register(
+    "ovor", paper="ICLR 2024, arXiv 2402.04129", code="jpmorganchase/ovor", scenarios=("class",)
+)
 class OvorConfig(TuningConfig):
-    """OVOR: one prompt for all tasks, virtual outliers at the head."""
+    """OVOR: one prompt for all tasks, virtual outliers at the head.
 
-    epochs: Epochs = 16
-    lr: float = Field(1e-3, gt=0, description="rate of prompt and head")
-    scale_lr: ScaleLR = False
-    schedule: Schedule = Field("coda", description="of the rate, one decay over both stages")
-    clip: Clip = None
-    layers: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="prompted blocks, 1 is the first")
-    prompt_lengths: tuple[int, ...] = Field(
-        (5, 5, 20, 20, 20), description="keys (and values) in each prompted block"
-    )
-    outliers: bool = Field(True, description="second stage; without it this is OnePrompt")
-    outlier_epochs: Epochs = Field(4, description="epochs of the second stage")
-    outliers_per_class: Count = Field(40, description="virtual outliers kept per class")
-    neighbours: Count = Field(50, description="k of the distance to the k-th neighbour")
-    boundary: Count = Field(50, description="features of a task that noise is added to")
-    noise_draws: int = Field(
-        600, ge=1, le=1_000_000, description="noise vectors around each of them"
-    )
-    noise: float = Field(0.1, gt=0, description="σ of the noise")
-    outlier_weight: float = Field(0.1, ge=0, description="λ, weight of the energy losses")
-    energy_inside: float = Field(-15.0, description="energy that features should be below")
-    energy_outside: float = Field(-3.0, description="energy that outliers should be above")
-    ovor_literal: bool = Field(
-        False, description="outliers as the public code makes them: noise without the boundary"
-    )
+    Args:
+        lr: learning rate of prompt and head
+        schedule: learning-rate schedule, one decay over both stages
+        layers: prompted blocks, counted from 1
+        prompt_lengths: keys (and values) in each prompted block
+        outliers: train the second stage; without it this is OnePrompt
+        outlier_epochs: epochs of the second stage
+        outliers_per_class: virtual outliers kept per class
+        neighbours: k of the distance to the k-th neighbour
+        boundary: features of a task that noise is added to
+        noise_draws: noise vectors around each of them
+        noise: σ of the noise
+        outlier_weight: λ, weight of the energy losses
+        energy_inside: energy that features should be below
+        energy_outside: energy that outliers should be above
+        ovor_literal: outliers as in the public code: noise without the boundary
+    """
+
+    epochs: kinds.Epochs = 16
+    lr: kinds.Positive = 1e-3
+    scale_lr: kinds.ScaleLR = False
+    schedule: kinds.Schedule = "coda"
+    clip: kinds.Clip = None
+    layers: tuple[int, ...] = (1, 2, 3, 4, 5)
+    prompt_lengths: tuple[int, ...] = (5, 5, 20, 20, 20)
+    outliers: bool = True
+    outlier_epochs: kinds.Epochs = 4
+    outliers_per_class: kinds.Count = 40
+    neighbours: kinds.Count = 50
+    boundary: kinds.Count = 50
+    noise_draws: kinds.Count = 600
+    noise: kinds.Positive = 0.1
+    outlier_weight: kinds.NonNegative = 0.1
+    energy_inside: float = -15.0
+    energy_outside: float = -3.0
+    ovor_literal: bool = False
 
     @model_validator(mode="after")
-    def _one_length_per_layer(self) -> "OvorConfig":
+    def _one_length_per_layer(self) -> Self:
         if len(self.prompt_lengths) != len(self.layers) or min(self.prompt_lengths) < 1:
             raise ValueError(
                 f"prompt_lengths={list(self.prompt_lengths)} must give a length of at least 1 for "

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Phase, TaskView, blocks_of, learning_rate_factor
-from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
+from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.methods.ovor.config import OvorConfig
 from hashprompt.methods.ovor.outliers import energy, energy_loss, virtual_outliers
 from hashprompt.parts.heads import masked_cross_entropy
@@ -33,10 +33,10 @@ class Ovor(PromptTuning):
         # Keys and values of all blocks, one block's after the other's.
         self.prompts = nn.Parameter(torch.rand(2, sum(config.prompt_lengths), backbone.dim))
 
-    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
         parts = self.prompts.split(self.config.prompt_lengths, dim=1)
         each = (part.expand(len(tokens), -1, -1, -1) for part in parts)
-        return Prompted(Injection(prefix=dict(zip(self.blocks, each, strict=True))), {})
+        return PromptOutput(Injection(prefix=dict(zip(self.blocks, each, strict=True))), {})
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.prompts]

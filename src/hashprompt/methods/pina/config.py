@@ -2,22 +2,23 @@
 
 from typing import Literal
 
-from pydantic import Field
-
-from hashprompt.methods.config import Count
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import DomainConfig
 from hashprompt.methods.registry import register
 
 
-@register("pina", paper="ECCV 2024")
+@register("pina", paper="Wang et al., ECCV 2024", code="QWangCV/PINA")
 class PinaConfig(DomainConfig):
-    """PINA: one classifier, of the first domain; later ones are aligned to it."""
+    """PINA: one classifier, trained on the first domain; later domains are aligned to it.
 
-    alignment: Literal["shallow", "deep"] = Field(
-        "shallow", description="one adapter on the feature, or one behind every block"
-    )
-    hidden: Count = Field(16, description="width inside an adapter")
-    patch_shuffle: bool = Field(
-        True, description="select the domain by images whose tiles are shuffled: costs a plain pass"
-    )
-    grid: tuple[int, int] = Field((3, 2), description="rows and columns of these tiles")
+    Args:
+        alignment: one adapter on the feature, or one after every block
+        hidden: hidden units of an adapter
+        patch_shuffle: select the domain by images with shuffled tiles: costs a frozen pass
+        grid: rows and columns of these tiles
+    """
+
+    alignment: Literal["shallow", "deep"] = "shallow"
+    hidden: kinds.Count = 16
+    patch_shuffle: bool = True
+    grid: tuple[int, int] = (3, 2)

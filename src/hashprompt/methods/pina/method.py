@@ -5,7 +5,6 @@ has a prompt and adapters that align its features with the first one's.
 """
 
 from functools import partial
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +22,7 @@ class Pina(DomainPrompts):
     """A frozen classifier and alignment to it."""
 
     keeps = (*DomainPrompts.keeps, "head.", "adapters.down.frozen", "adapters.up.frozen", "order")
-    stores: ClassVar = {**DomainPrompts.stores, "adapters": "prompts"}
+    stores = "prompts: adapters"
     config: PinaConfig
 
     def __init__(self, config: PinaConfig, backbone: Backbone) -> None:
@@ -38,8 +37,7 @@ class Pina(DomainPrompts):
         # time: then two answers for the same image may differ. A cycle through all tiles, so that
         # none stays where it was.
         cycle = torch.randperm(config.grid[0] * config.grid[1])
-        self.register_buffer("order", torch.empty_like(cycle).scatter(0, cycle, cycle.roll(1)))
-        self.order: Tensor
+        self.order: Tensor = nn.Buffer(torch.empty_like(cycle).scatter(0, cycle, cycle.roll(1)))
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)

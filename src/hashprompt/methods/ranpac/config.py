@@ -2,19 +2,21 @@
 
 from typing import Literal
 
-from pydantic import Field
-
-from hashprompt.methods.config import Count
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import FirstSessionConfig
 from hashprompt.methods.registry import register
 
 
-@register("ranpac", paper="NeurIPS 2023")
+@register("ranpac", paper="NeurIPS 2023, arXiv 2307.02251", code="RanPAC/RanPAC")
 class RanPACConfig(FirstSessionConfig):
-    """RanPAC: ridge regression on random features, backbone adapted once."""
+    """RanPAC: ridge regression on random features, backbone adapted once.
 
-    first_session: Literal["adapter", "ssf", "none"] = Field(
-        "adapter", description="what adapts the backbone to the first task, and is frozen then"
-    )
-    adapter_width: Count = Field(64, description="hidden units of an adapter")
-    projection: Count = Field(10_000, description="M, random features")
+    Args:
+        first_session: what adapts the backbone to the first task; it is frozen afterwards
+        adapter_width: hidden units of an adapter
+        projection: M, random features
+    """
+
+    first_session: Literal["adapter", "ssf", "none"] = "adapter"
+    adapter_width: kinds.Count = 64
+    projection: kinds.Count = 10_000

@@ -4,10 +4,8 @@ McDonnell et al., NeurIPS 2023. What is learned after the first task are sums ov
 order of the tasks does not matter and nothing can be forgotten.
 """
 
-from typing import ClassVar
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Phase, Prediction, TaskView
@@ -23,10 +21,10 @@ class RanPAC(FirstSession):
     """Random projection and ridge regression on a backbone adapted once."""
 
     keeps = (*FirstSession.keeps, "adapters.", "ssf.", "projection")
-    stores: ClassVar = {
-        **{"adapters": "prompts", "ssf": "prompts", "projection": "head", "ridge.weights": "head"},
-        **{"ridge.gram": "statistics", "ridge.moments": "statistics"},
-    }
+    stores = (
+        "prompts: adapters ssf; head: projection ridge.weights; "
+        "statistics: ridge.gram ridge.moments"
+    )
     config: RanPACConfig
 
     def __init__(self, config: RanPACConfig, backbone: Backbone) -> None:
@@ -35,10 +33,8 @@ class RanPAC(FirstSession):
             self.adapters = Adapters(backbone, config.adapter_width)
         elif config.first_session == "ssf":
             self.ssf = ScaleShift(backbone)
-        self.register_buffer("projection", torch.randn(backbone.dim, config.projection))
-        self.register_buffer("used_ridge", torch.zeros(1))
-        self.projection: Tensor  # (D, M)
-        self.used_ridge: Tensor  # λ of the last task
+        self.projection: Tensor = nn.Buffer(torch.randn(backbone.dim, config.projection))  # (D, M)
+        self.used_ridge: Tensor = nn.Buffer(torch.zeros(1))  # λ of the last task
         self.ridge = Ridge(config.projection)
 
     @property

@@ -21,12 +21,9 @@ class Ridge(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.register_buffer("gram", torch.zeros(dim, dim))
-        self.register_buffer("moments", torch.zeros(0, dim))
-        self.register_buffer("weights", torch.zeros(0, dim))
-        self.gram: Tensor  # G
-        self.moments: Tensor  # (C, M) Qᵀ
-        self.weights: Tensor  # (C, M) Wᵀ
+        self.gram: Tensor = nn.Buffer(torch.zeros(dim, dim))  # G
+        self.moments: Tensor = nn.Buffer(torch.zeros(0, dim))  # (C, M) Qᵀ
+        self.weights: Tensor = nn.Buffer(torch.zeros(0, dim))  # (C, M) Wᵀ
 
     def add(self, features: Tensor, labels: Tensor) -> None:
         """Let images count: features (N, M) and labels (N,), of old classes or new ones."""

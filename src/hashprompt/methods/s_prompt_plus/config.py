@@ -1,14 +1,14 @@
 """Options of S-Prompt++."""
 
-from hashprompt.methods.config import Layers, PromptLength
-from hashprompt.methods.frames.options import KeyedConfig, LegacyLayout
+from hashprompt.methods import kinds
+from hashprompt.methods.frames.options import KeyedConfig
 from hashprompt.methods.registry import register
 
 
-@register("s-prompt-plus", paper="NeurIPS 2022")
+@register("s-prompt-plus", paper="NeurIPS 2023, arXiv 2310.07234", code="thu-ml/HiDe-Prompt")
 class SPromptPlusConfig(KeyedConfig):
-    """S-Prompt++: a prompt of its own per task, found by the nearest key."""
+    """S-Prompt++: a separate prompt per task, found by the nearest key."""
 
-    legacy_kv_layout: LegacyLayout = False
-    layers: Layers = (1, 2, 3, 4, 5)
-    prompt_length: PromptLength = 20
+    legacy_kv_layout: kinds.LegacyLayout = False
+    layers: kinds.Layers = (1, 2, 3, 4, 5)
+    prompt_length: kinds.PromptLength = 20

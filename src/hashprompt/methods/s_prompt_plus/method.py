@@ -4,13 +4,11 @@ The form that HiDe-Prompt (Wang et al., NeurIPS 2023) gave to S-Prompts (Wang et
 2022) for comparison: DualPrompt without its general prompt.
 """
 
-from typing import ClassVar
-
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
-from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
+from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.methods.s_prompt_plus.config import SPromptPlusConfig
 from hashprompt.parts.slots import between
 from hashprompt.parts.task_prompts import KeyedPrompts
@@ -20,7 +18,7 @@ class SPromptPlus(PromptTuning):
     """Expert prompts e_t with keys k_t; those of earlier tasks stay as they are."""
 
     keeps = ("experts.prompts.frozen", "experts.keys.frozen")
-    stores: ClassVar = {"experts.prompts": "prompts", "experts.keys": "routers"}
+    stores = "prompts: experts.prompts; routers: experts.keys"
     config: SPromptPlusConfig
 
     def __init__(self, config: SPromptPlusConfig, backbone: Backbone) -> None:
@@ -36,13 +34,13 @@ class SPromptPlus(PromptTuning):
         super().begin_task(task)
         self.experts.add()
 
-    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
         config, experts = self.config, self.experts
         # In training the task is known, and only its own key is drawn to its images.
         task = None if training else experts.nearest(query, config)
         losses = {"pull": -config.pull * experts.pull(query)} if training else {}
         prefix = experts.prompts.prefixes(task, len(tokens), config)
-        return Prompted(Injection(prefix=prefix), losses, task)
+        return PromptOutput(Injection(prefix=prefix), losses, task)
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return self.experts.trained()

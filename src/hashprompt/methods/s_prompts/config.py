@@ -1,13 +1,16 @@
 """Options of S-Prompts."""
 
-from pydantic import Field
-
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import DomainConfig
 from hashprompt.methods.registry import register
 
 
-@register("s-prompts", paper="NeurIPS 2022")
+@register("s-prompts", paper="NeurIPS 2022, arXiv 2207.12819", code="iamwangyabin/S-Prompts")
 class SPromptsConfig(DomainConfig):
-    """S-Prompts: a prompt and a head of its own per domain, found by k-means centroids."""
+    """S-Prompts: a separate prompt and head per domain, found by k-means centroids.
 
-    first_weight_decay: float = Field(5e-4, ge=0, description="of the first domain's training")
+    Args:
+        first_weight_decay: weight decay on the first domain
+    """
+
+    first_weight_decay: kinds.WeightDecay = 5e-4

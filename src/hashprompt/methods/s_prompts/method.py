@@ -3,8 +3,6 @@
 Wang et al., NeurIPS 2022 (the variant with image prompts alone, S-iPrompts).
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -20,7 +18,7 @@ class SPrompts(DomainPrompts):
     """Isolated prompts and heads."""
 
     keeps = (*DomainPrompts.keeps, "heads.frozen")
-    stores: ClassVar = {**DomainPrompts.stores, "heads": "head"}
+    stores = "head: heads"
     config: SPromptsConfig
 
     def __init__(self, config: SPromptsConfig, backbone: Backbone) -> None:

@@ -4,6 +4,11 @@ from hashprompt.methods.config import MethodConfig
 from hashprompt.methods.registry import register
 
 
-@register("simplecil", paper="IJCV 2024", family="statistics")
+@register(
+    "simplecil",
+    paper="IJCV 2024, arXiv 2303.07338",
+    code="zhoudw-zdw/RevisitingCIL",
+    family="statistics",
+)
 class SimpleCILConfig(MethodConfig):
-    """SimpleCIL: mean plain feature per class, cosine, no training."""
+    """SimpleCIL: mean frozen feature per class, cosine, no training."""

@@ -4,8 +4,6 @@ Zhou et al., IJCV 2024. When a class comes back in another domain, its prototype
 over all its images so far, as in the nearest-mean baseline of RanPAC's public code.
 """
 
-from typing import ClassVar
-
 from torch import Tensor
 
 from hashprompt.backbone import Backbone
@@ -16,7 +14,7 @@ from hashprompt.parts.cosine import Prototypes, cosine
 class SimpleCIL(Method):
     """Class prototypes."""
 
-    stores: ClassVar = {"prototypes.sums": "head", "prototypes.counts": "statistics"}
+    stores = "head: prototypes.sums; statistics: prototypes.counts"
 
     def __init__(self, config: MethodConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)

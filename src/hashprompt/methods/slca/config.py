@@ -1,25 +1,30 @@
 """Options of SLCA."""
 
+from typing import Annotated
+
 from pydantic import Field
 
-from hashprompt.methods.config import BatchSize, Epochs, WeightDecay
+from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import AlignedConfig
 from hashprompt.methods.registry import register
 
 
-@register("slca", paper="Zhang et al., ICCV 2023")
+@register("slca", paper="ICCV 2023, arXiv 2303.05118", code="GengDavid/SLCA")
 class SLCAConfig(AlignedConfig):
-    """SLCA: the whole ViT trained slowly, the classifier aligned with class Gaussians."""
+    """SLCA: the whole ViT trained slowly, the classifier aligned with class Gaussians.
 
-    batch_size: BatchSize = 128
-    epochs: Epochs = 20
-    lr: float = Field(1e-4, gt=0, description="rate of the ViT")
-    head_lr_scale: float = Field(100.0, gt=0, description="rate of the head over that of the ViT")
-    weight_decay: WeightDecay = 5e-4
-    decay_at: float = Field(
-        0.9, gt=0, le=1, description="share of the epochs after which rates are divided by ten"
-    )
-    mean_decay: float = Field(
-        0.1, ge=0, le=1, description="how much smaller means of old classes are made at most"
-    )
-    temperature: float = Field(0.1, gt=0, description="of the normalised logits in alignment")
+    Args:
+        lr: learning rate of the ViT
+        decay_at: share of the epochs after which learning rates are divided by ten
+        mean_decay: maximum shrinkage of the means of old classes
+        temperature: temperature of the normalised logits in alignment
+    """
+
+    batch_size: kinds.BatchSize = 128
+    epochs: kinds.Epochs = 20
+    lr: kinds.Positive = 1e-4
+    head_lr_scale: kinds.Positive = 100.0
+    weight_decay: kinds.WeightDecay = 5e-4
+    decay_at: Annotated[float, Field(gt=0, le=1)] = 0.9
+    mean_decay: kinds.Share = 0.1
+    temperature: kinds.Positive = 0.1

@@ -6,7 +6,6 @@ the tasks since: pseudo-features are shrunk in alignment, and inputs of old head
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -31,7 +30,7 @@ class SLCAPlus(AlignedTuning):
     """Slow learning of few weights, with classifier alignment."""
 
     keeps = (*AlignedTuning.keeps, "gaussians.", "head.")
-    stores: ClassVar = {**AlignedTuning.stores, "lora": "prompts"}
+    stores = "prompts: lora"
     config: SLCAPlusConfig
 
     def __init__(self, config: SLCAPlusConfig, backbone: Backbone) -> None:

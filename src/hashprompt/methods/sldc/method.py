@@ -7,16 +7,15 @@ variant with unlabelled images from elsewhere (ADE) is left out: nothing but the
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, ParamGroup, Phase, TaskView, learning_rate_factor
-from hashprompt.methods.config import Schedule
 from hashprompt.methods.frames.classifier_alignment import AlignedTuning
+from hashprompt.methods.kinds import Schedule
 from hashprompt.methods.sldc.config import SLDCConfig
 from hashprompt.methods.sldc.drift_operators import (
     LinearDrift,
@@ -34,10 +33,7 @@ OPERATOR_BATCH = 32  # pairs of a step
 class SLDC(AlignedTuning):
     """One LoRA, and statistics that move with its features."""
 
-    stores: ClassVar = {
-        **AlignedTuning.stores,
-        **{"lora": "prompts", "teacher": "prompts", "operator": "statistics"},
-    }
+    stores = "prompts: lora teacher; statistics: operator"
     align_first = True
     config: SLDCConfig
 
@@ -49,8 +45,7 @@ class SLDC(AlignedTuning):
         if config.operator == "weakly-nonlinear":
             self.operator = WeaklyNonlinearDrift(backbone.dim)
         # Features before and after the task, (N, 2, D), while an operator is fitted.
-        self.register_buffer("pairs", torch.zeros(0, 2, backbone.dim))
-        self.pairs: Tensor
+        self.pairs: Tensor = nn.Buffer(torch.zeros(0, 2, backbone.dim))
 
     # The network. --------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ task is trained, and their keys stand in for the images that used them.
 
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Phase, TaskView, blocks_of
 from hashprompt.methods.frames.hide_pipeline import alignment_phase
-from hashprompt.methods.frames.prompt_tuning import Prompted, PromptTuning
+from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.methods.smope.config import SmopeConfig
 from hashprompt.parts.heads import masked_cross_entropy
 from hashprompt.parts.pooled_gaussians import make_gaussians
@@ -38,7 +38,7 @@ class Smope(PromptTuning):
 
     needs_query = False
     keeps = ("stats.",)
-    stores: ClassVar = {"stats": "statistics"}
+    stores = "statistics: stats"
     config: SmopeConfig
 
     def __init__(self, config: SmopeConfig, backbone: Backbone) -> None:
@@ -48,12 +48,12 @@ class Smope(PromptTuning):
         shape = (len(self.blocks), self.heads, config.experts)
         self.prompts = nn.Parameter(torch.rand(len(self.blocks), 2, config.experts, backbone.dim))
         self.stats = make_gaussians(backbone.dim, config.statistics)
-        self.register_buffer("counts", torch.zeros(shape, dtype=torch.int64))
-        self.register_buffer("frequent", torch.zeros(shape, dtype=torch.bool))
-        self.register_buffer("old_keys", torch.zeros(*shape, backbone.dim // self.heads))
-        self.counts: Tensor  # (P, H, N) how often images of finished tasks chose each expert
-        self.frequent: Tensor  # (P, H, N) whether that was ever above the average of its head
-        self.old_keys: Tensor  # (P, H, N, D/H) when the last task was finished
+        # (P, H, N) how often images of finished tasks chose each expert
+        self.counts: Tensor = nn.Buffer(torch.zeros(shape, dtype=torch.int64))
+        # (P, H, N) whether that was ever above the average of its head
+        self.frequent: Tensor = nn.Buffer(torch.zeros(shape, dtype=torch.bool))
+        # (P, H, N, D/H) when the last task was finished
+        self.old_keys: Tensor = nn.Buffer(torch.zeros(*shape, backbone.dim // self.heads))
 
     def keys(self) -> Tensor:
         """The experts' keys, (P, H, N, D/H)."""
@@ -69,8 +69,8 @@ class Smope(PromptTuning):
 
     # Which experts an image uses. ----------------------------------------------------------
 
-    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> Prompted:
-        return Prompted(self._inject(len(tokens), "train" if training else "test", []), {})
+    def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
+        return PromptOutput(self._inject(len(tokens), "train" if training else "test", []), {})
 
     def _inject(self, count: int, use: Use, choices: list[Choice]) -> Injection:
         """The prompt for `count` images; what each block chooses is appended to `choices`."""

@@ -137,7 +137,7 @@ def test_what_is_there_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(zip_of({"set/mine.txt": b"theirs"}))
     (tmp_path / "out" / "set").mkdir(parents=True)
     (tmp_path / "out" / "set" / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match="is there already and is not replaced"):
+    with pytest.raises(UserError, match="exists already and is not replaced"):
         unpack(tmp_path / "a.zip", tmp_path / "out")
     assert (tmp_path / "out/set/mine.txt").read_text() == "mine"
 
@@ -309,7 +309,7 @@ def test_a_link_is_not_written_through_when_an_archive_appears(tmp_path: Path) -
     write_zip(tmp_path / "a.zip", ("set/1", b"x"))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "set").symlink_to(tmp_path / "elsewhere")  # leads nowhere yet
-    with pytest.raises(UserError, match="is there already and is not replaced"):
+    with pytest.raises(UserError, match="exists already and is not replaced"):
         unpack(tmp_path / "a.zip", tmp_path / "out")
     assert not (tmp_path / "elsewhere").exists()
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["set"]
@@ -385,7 +385,7 @@ def test_an_interrupted_download_resumes(get: Any, server: Any, tmp_path: Path) 
 def test_no_more_is_taken_than_a_set_is_known_to_have(
     get: Any, server: Any, data: DataSet, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match="at most 300 are expected"):
+    with pytest.raises(UserError, match="at most 300 are taken"):
         get(remotes=(replace(data.remotes[0], size=300),))
     assert not list(tmp_path.glob("root/made*"))
 

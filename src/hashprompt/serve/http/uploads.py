@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, Json, StringConstraints, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from hashprompt.data.fetching.archives import BROKEN, Refused, zip_files
+from hashprompt.data.fetching.archives import BROKEN, ArchiveError, zip_files
 from hashprompt.data.reading.images import looks_like_image
 from hashprompt.errors import shortened
 from hashprompt.photos.learn_job import Effort
@@ -177,7 +177,7 @@ class LessonReader:
         try:
             with open_file(packed) as file:
                 labels = [*self._unpack(file)]
-        except Refused as error:
+        except ArchiveError as error:
             raise Refusal(400, f"The .zip file is not unpacked: {shortened(error)}.") from error
         except BROKEN as error:
             reason = shortened(error) or "it is broken"

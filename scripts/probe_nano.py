@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from hashprompt.data.dataset import Source
+from hashprompt.data.dataset import ImageSource
 from hashprompt.data.streams.embedded import digits, glyphs, glyphs_domains
 
 ASSET = Path(__file__).parents[1] / "src" / "hashprompt" / "assets" / "nano.safetensors"
@@ -36,7 +36,7 @@ def features(model: nn.Module, images: Tensor) -> Tensor:
     return torch.cat([model(part.float() / 127.5 - 1) for part in images.split(256)])
 
 
-def probe(model: nn.Module, source: Source) -> float:
+def probe(model: nn.Module, source: ImageSource) -> float:
     """Test accuracy of a linear classifier on frozen features, in percent."""
     classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300))
     classifier.fit(features(model, source.train.images).numpy(), source.train.labels.numpy())

@@ -85,15 +85,6 @@ def test_unreadable_images_are_named_and_counted(tree: Any) -> None:
     assert sum(train + test for _, train, test in found.classes) == 18
 
 
-def test_animations_are_counted(tree: Any) -> None:
-    root = tree("a", "b", each=10)
-    frames = [Image.new("RGB", (8, 6), colour) for colour in ("red", "blue")]
-    frames[0].save(root / "a" / "moving.gif", save_all=True, append_images=frames[1:])
-    frames[0].save(root / "a" / "still.gif")
-    notes = check(root).notes
-    assert any(f"1 images are animations, for example {root}/a/moving.gif" in n for n in notes)
-
-
 def test_a_stream_that_cannot_be_cut_is_a_problem(tree: Any) -> None:
     (problem,) = check(tree("train/a", "test/a", "test/b")).problems
     assert "in the test images but not in the training images: b" in problem

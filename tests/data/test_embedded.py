@@ -15,11 +15,11 @@ from sklearn.preprocessing import StandardScaler
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.streams.draw import Style, draw, draw_pairs, draw_recipes, ink, vivid
 from hashprompt.data.streams.embedded import digits, glyphs, glyphs_domains, glyphs_pairs
 
-Sources = dict[str, Source]
+Sources = dict[str, ImageSource]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,9 @@ def nano(pretrained: bool) -> nn.Module:
 
 
 @pytest.mark.parametrize("build", [glyphs, glyphs_pairs, glyphs_domains, digits])
-def test_two_builds_are_equal_byte_for_byte(build: Callable[[], Source], sources: Sources) -> None:
+def test_two_builds_are_equal_byte_for_byte(
+    build: Callable[[], ImageSource], sources: Sources
+) -> None:
     again = build()
     for table in ("train", "test"):
         first, second = getattr(sources[again.name], table), getattr(again, table)
@@ -157,7 +159,7 @@ def test_nano_file_is_small_half_precision_and_fits_its_architecture() -> None:
     nano(pretrained=True)
 
 
-def probe(model: nn.Module, source: Source, rows: int) -> float:
+def probe(model: nn.Module, source: ImageSource, rows: int) -> float:
     """Accuracy of a linear classifier trained on the features of the first `rows` images."""
     with torch.no_grad():
         train, test = (

@@ -47,10 +47,10 @@ def test_a_scan_gives_sorted_classes_and_files(tree: Tree, write: Any) -> None:
     (root / "cat" / "notes.txt").write_text("x")
     (root / "cat" / ".hidden.png").write_text("x")
     (root / ".git").mkdir()
-    scan = scan_classes(root)
-    assert list(scan.classes) == ["cat", "dog"]
-    assert [path.name for path in scan.classes["cat"]] == ["0.png", "1.png", "Z.JPG"]
-    assert [path.name for path in scan.ignored] == ["notes.txt"]
+    classes, ignored = scan_classes(root)
+    assert list(classes) == ["cat", "dog"]
+    assert [path.name for path in classes["cat"]] == ["0.png", "1.png", "Z.JPG"]
+    assert [path.name for path in ignored] == ["notes.txt"]
 
 
 # Layouts. ----------------------------------------------------------------------------------
@@ -297,7 +297,9 @@ def test_files_that_are_no_images_are_counted(tree: Tree) -> None:
     for name in ("list.txt", "Thumbs.db"):
         (root / "a" / name).write_text("x")
     notes = cut(f"folders:{root}", tasks=1).notes
-    assert any("2 files are no images and are ignored (a/Thumbs.db, a/list.txt" in n for n in notes)
+    assert any(
+        "2 files are not images and are ignored (a/Thumbs.db, a/list.txt" in n for n in notes
+    )
 
 
 def test_folders_inside_class_folders(tree: Tree) -> None:

@@ -25,7 +25,6 @@ from hashprompt.data.reading.images import (
     file_digest,
     from_pil,
     image_size,
-    is_animated,
     read_image,
 )
 from hashprompt.data.reading.threads import Budget
@@ -57,7 +56,7 @@ def test_it_is_refused_with_a_reason(hostile: Path, name: str, short_side: int |
 
 @pytest.mark.parametrize("name", SPECIAL)
 def test_what_is_no_file_has_neither_size_nor_digest(hostile: Path, name: str) -> None:
-    for look in (image_size, file_digest, is_animated):
+    for look in (image_size, file_digest):
         with deadline(10), pytest.raises(UnreadableImage, match=r"regular|No such|levels"):
             look(hostile / name)
 
@@ -74,7 +73,7 @@ def test_a_file_larger_than_any_image_is_not_opened(
 ) -> None:
     monkeypatch.setattr(images, "MAX_BYTES", 100)
     photo = write(tmp_path / "a.png", width=40, height=40)
-    with pytest.raises(UnreadableImage, match="MB, and at most"):
+    with pytest.raises(UnreadableImage, match="MB; at most"):
         read_image(photo)
 
 
@@ -86,13 +85,8 @@ def test_proportions_are_read_up_to_the_limit(tmp_path: Path, width: int, height
     Image.new("L", (width, height)).save(tmp_path / "a.png")
     assert read_image(tmp_path / "a.png").shape == (3, height, width)
     Image.new("L", (width + (width > 2), height + (width == 2))).save(tmp_path / "b.png")
-    with pytest.raises(UnreadableImage, match="times the other; at most 100 times is read"):
+    with pytest.raises(UnreadableImage, match="one side is more than 100 times the other"):
         read_image(tmp_path / "b.png")
-
-
-def test_the_reason_tells_what_it_would_take(hostile: Path) -> None:
-    with pytest.raises(UnreadableImage, match=r"would take 602\.1 GB"):  # 224² · 10⁶ · 3 floats
-        image_size(hostile / "thin.png")
 
 
 def test_data_check_lists_them_as_problems(tmp_path: Path, tree: Any) -> None:

@@ -7,7 +7,13 @@ import pytest
 import torch
 
 from hashprompt.data.dataset import ImageTable, concatenate
-from hashprompt.data.reading.image_stores import Disk, Memory, Photos, Prefetch, open_photos
+from hashprompt.data.reading.image_stores import (
+    DecodedImages,
+    EncodedImages,
+    Photos,
+    Prefetch,
+    open_photos,
+)
 from hashprompt.data.reading.images import read_image
 from hashprompt.data.reading.options import ReadOptions
 from hashprompt.errors import UserError
@@ -22,15 +28,15 @@ def files(tmp_path: Path, write: Any) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize(("memory_gb", "store"), [(1.0, Memory), (0.0, Disk)])
+@pytest.mark.parametrize(("memory_gb", "store"), [(1.0, DecodedImages), (0.0, EncodedImages)])
 def test_a_batch_holds_the_images_of_its_rows(
     memory_gb: float, store: type, files: list[Path]
 ) -> None:
     photos, kept, (note,) = open_photos(files, ReadOptions(memory_gb=memory_gb))
     assert isinstance(photos.store, store)
     assert kept == [0, 1, 2, 3, 4]
-    assert ("kept decoded in memory" in note) is (store is Memory)
-    assert ("memory_gb=0: they are decoded for every batch" in note) is (store is Disk)
+    assert ("kept decoded in memory" in note) is (store is DecodedImages)
+    assert ("memory_gb=0: they are decoded for every batch" in note) is (store is EncodedImages)
     batch = photos[torch.tensor([3, 0, 3])]
     for image, row in zip(batch, (3, 0, 3), strict=True):
         assert torch.equal(image, read_image(files[row]))
@@ -57,7 +63,7 @@ def test_the_content_hash_knows_content_and_order(
 def test_arrays_of_two_sizes_lie_in_one_store() -> None:
     small = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
     large = torch.randint(0, 256, (3, 3, 6, 5), dtype=torch.uint8)
-    photos = Photos(Memory.of(small, large), torch.arange(5))
+    photos = Photos(DecodedImages.of(small, large), torch.arange(5))
     assert torch.equal(photos[torch.tensor([1])][0], small[1])
     assert torch.equal(photos[torch.tensor([4])][0], large[2])
 

@@ -107,7 +107,7 @@ BAD_LISTS = {
     "an empty cell": (["path,label", "a.png,"], "line 2: no label"),
     "too many cells": (["path,label", "a.png,cat, tabby"], "line 2: more cells than columns"),
     "twice": (["path,label", "a.png,cat", "a.png,dog"], "lists a.png 2 times"),
-    "task and domain": (["path,label,task,domain", "a.png,cat,1,x"], "Keep the one that is meant"),
+    "task and domain": (["path,label,task,domain", "a.png,cat,1,x"], "Keep one of them"),
     "some parts": (
         ["path,label,split", "a.png,cat,train", "b.png,cat,"],
         "1 of 2 images are neither",

@@ -47,7 +47,7 @@ def test_cub_has_ten_tasks_of_twenty_species(root: Path) -> None:
     first = stream.tasks[0].train
     sizes = {min(image.shape[1:]) for image in first.images[torch.arange(len(first))]}
     assert sizes == {144}
-    assert any("the whole set has 5,994 and 5,794" in note for note in stream.notes)
+    assert any("the full set has 5,994 and 5,794" in note for note in stream.notes)
 
 
 def test_cub_from_disk_is_cub_from_memory(root: Path) -> None:

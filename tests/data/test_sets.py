@@ -131,7 +131,7 @@ def test_split_cifar100_has_ten_twenty_or_fifty_tasks(cut: Any) -> None:
     assert train.images.shape == (30, 3, 32, 32)
     assert train.images[:, 0, 0, 0].tolist() == train.labels.tolist()
     assert any(
-        "300 training and 100 test images; the whole set has 50,000" in n for n in stream.notes
+        "300 training and 100 test images; the full set has 50,000" in n for n in stream.notes
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.streams import sources, stream
 from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
@@ -183,7 +183,7 @@ def domain_table(each: int, split: int) -> ImageTable:
 
 @pytest.fixture
 def domains(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source(
+    source = ImageSource(
         "made",
         domain_table(3, TRAIN),
         domain_table(2, TEST),

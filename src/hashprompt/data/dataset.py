@@ -1,4 +1,4 @@
-"""Labelled images: what every data source hands over before it is cut into tasks."""
+"""Labelled images: the form of every data source before it is cut into tasks."""
 
 import hashlib
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from hashprompt.data.reading.image_stores import Photos, pixel_digest
 
 @dataclass(frozen=True)
 class ImageTable:
-    """Images and what is known of each.
+    """Images with labels, and domains where there are any.
 
     Args:
         images: (N, 3, H, W) uint8, or N photos of their own sizes.
@@ -53,8 +53,8 @@ def concatenate(tables: Sequence[ImageTable]) -> ImageTable:
 
 
 @dataclass(frozen=True)
-class Source:
-    """A data set: training and test images with names, and how it is usually cut into tasks."""
+class ImageSource:
+    """A data set: training and test images with names, and its usual division into tasks."""
 
     name: str
     train: ImageTable
@@ -63,11 +63,11 @@ class Source:
     tasks: int
     domain_names: tuple[str, ...] = ()  # not empty: domain-incremental, one task per domain
     flip: bool = True  # whether a mirrored image still shows the same class
-    task_of: tuple[int, ...] = ()  # class id -> task, where the data set fixes that
+    task_of: tuple[int, ...] = ()  # class id -> task, if the data set fixes that
     shared_test: bool = False  # one test set for all tasks, of other domains than the training
-    split: str | None = None  # which division into training and test images this is
-    fingerprint: str | None = None  # else it is taken from the content
-    notes: tuple[str, ...] = ()  # what the user should be told
+    split: str | None = None  # name of the division into training and test images
+    fingerprint: str | None = None  # default: from the content
+    notes: tuple[str, ...] = ()  # for the user
 
 
 def tensor_hash(*parts: Tensor | Photos | str) -> str:

@@ -9,9 +9,8 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.reading.image_stores import Photos
-from hashprompt.data.reading.images import is_animated
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets import SETS
 from hashprompt.data.streams.names import EMBEDDED
@@ -27,7 +26,7 @@ UNEVEN = 10.0  # largest class over smallest, from which on it is worth a warnin
 class Checkup:
     """What was found. `problems` stop a run, `warnings` make its numbers doubtful."""
 
-    source: Source
+    source: ImageSource
     scenario: str
     tasks: int
     classes: list[tuple[str, int, int]]  # name, training images, test images
@@ -68,7 +67,6 @@ def check(name: str, options: StreamOptions, track: Track = untracked) -> Checku
         problems=broken,
     )
     _look_for_uneven_classes(found)
-    _look_for_animations(found)
     _look_for_repeats(found)
     try:
         found.tasks = len(cut_source(source, name, lenient, seed=0).tasks)
@@ -77,7 +75,7 @@ def check(name: str, options: StreamOptions, track: Track = untracked) -> Checku
     return found
 
 
-def _load(name: str, options: StreamOptions, track: Track) -> Source:
+def _load(name: str, options: StreamOptions, track: Track) -> ImageSource:
     """A bare folder is read as tasks of classes or, if classes come back, as domains."""
     if name in EMBEDDED or name in SETS or ":" in name or not Path(name).is_dir():
         return load_source(name, options, track)
@@ -111,18 +109,6 @@ def _look_for_uneven_classes(found: Checkup) -> None:
     if untested:
         listed = ", ".join(untested[:5])
         found.warnings.append(f"{len(untested)} classes have no test images: {listed}.")
-
-
-def _look_for_animations(found: Checkup) -> None:
-    photos = [t.images for t in (found.source.train, found.source.test)]
-    names = [n for images in photos if isinstance(images, Photos) for n in images.names()]
-    candidates = [Path(name) for name in names if name.lower().endswith((".gif", ".webp"))]
-    moving = [path for path in candidates if path.is_file() and is_animated(path)]
-    if moving:
-        found.notes.append(
-            f"{len(moving)} images are animations, for example {moving[0]}: the first frame is "
-            "used."
-        )
 
 
 def _look_for_repeats(found: Checkup) -> None:

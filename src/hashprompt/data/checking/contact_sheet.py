@@ -9,7 +9,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.errors import shortened
 from hashprompt.texts import visible
 
@@ -19,7 +19,7 @@ PHOTO, COLUMNS = 160, 6  # of a sheet of photos
 INK, GROUND, FAINT = (20, 20, 20), (255, 255, 255), (120, 120, 120)
 
 
-def contact_sheet(source: Source) -> Image.Image:
+def contact_sheet(source: ImageSource) -> Image.Image:
     """Rows are classes (at most 24, spread over all), six training and two test images each."""
     present = torch.unique(source.train.labels).tolist()
     step = max(1, -(-len(present) // MAX_CLASSES))

@@ -1,4 +1,4 @@
-"""`npz:FILE`: images, labels and, if you like, domains or coarse labels as arrays."""
+"""`npz:FILE`: images, labels and, optionally, domains or coarse labels as arrays."""
 
 import os
 from pathlib import Path
@@ -7,37 +7,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hashprompt.data.dataset import ImageTable, Source, tensor_hash
+from hashprompt.data.dataset import ImageSource, ImageTable, tensor_hash
 from hashprompt.data.reading.images import size_problem
 from hashprompt.errors import UserError, shortened
 from hashprompt.options.stream import Labels
 from hashprompt.storage.arrays import read_npz
 
-MAX_CLASSES = 10**6  # a larger label is no class number but a mistake
+MAX_CLASSES = 10**6  # a larger label is a mistake
 MAX_LETTERS = 1000  # of the name of a class
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
-Arrays = dict[str, np.ndarray]
 
 
-def read_arrays(path: Path, labels: Labels = "fine") -> Source:
+def read_arrays(path: Path, labels: Labels = "fine") -> ImageSource:
     """A source from a file written by `numpy.savez`.
 
     It holds x_train, y_train, x_test, y_test, and may hold `names`; d_train and d_test (domain of
     each image) with `domain_names`; `fine_to_coarse` with `coarse_names`.
     """
-    arrays = load_arrays(path)
-    train, test = (_table(arrays[f"x_{s}"], arrays[f"y_{s}"], path, s) for s in ("train", "test"))
-    names = _names(arrays.get("names"), _count(train.labels, test.labels))
-    if labels == "coarse":
-        return _coarse_source(path, arrays, train, test)
-    if "d_train" in arrays or "d_test" in arrays:
-        return _domain_source(path, arrays, train, test, names)
-    classes = len(torch.unique(train.labels))
-    return Source(path.stem, train, test, names, tasks=min(10, max(classes, 1)))
-
-
-def load_arrays(path: Path) -> Arrays:
-    """The arrays of a file, without unpickling anything."""
     if not os.path.exists(path):
         raise UserError(f"No file `{path}`. Give npz:FILE with {', '.join(NEEDED)}.")
     try:
@@ -45,12 +31,26 @@ def load_arrays(path: Path) -> Arrays:
     except UserError as error:
         expected = "numpy.savez(FILE, x_train=…, y_train=…, x_test=…, y_test=…)"
         raise UserError(f"{error} Expected what {expected} writes.") from error
-    missing = [key for key in NEEDED if key not in arrays]
-    if missing:
+    if missing := [key for key in NEEDED if key not in arrays]:
+        found = ", ".join(arrays) or "none"
+        raise UserError(f"{path} lacks {', '.join(missing)}; it holds {found}.")
+    train, test = (_table(arrays, part, path) for part in ("train", "test"))
+    count = max((int(t.labels.max()) + 1 for t in (train, test) if len(t)), default=0)
+    if labels == "coarse":
+        return _coarse_arrays(path, arrays, train, test, count)
+    names = _names(arrays.get("names"), count)
+    if train.domains is None or test.domains is None:
+        classes = len(torch.unique(train.labels))
+        return ImageSource(path.stem, train, test, names, tasks=min(10, max(classes, 1)))
+    trained, tested = train.domains.unique(), test.domains.unique()
+    domains = len(trained)
+    if not torch.equal(trained, torch.arange(domains)) or not torch.isin(tested, trained).all():
         raise UserError(
-            f"{path} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'none'}."
+            f"{path}: d_train holds the domains {shortened(trained.tolist())} and d_test "
+            f"{shortened(tested.tolist())}. Number them from 0 without gaps, the same in both."
         )
-    return arrays
+    domain_names = _names(arrays.get("domain_names"), domains)
+    return _with_domains(path.stem, train, test, names, domain_names)
 
 
 def coarse_source(
@@ -60,8 +60,8 @@ def coarse_source(
     fine_to_coarse: Tensor,
     coarse_names: tuple[str, ...],
     split: str | None = None,
-) -> Source:
-    """Domain-incremental: coarse labels to learn, and one fine class of each per domain.
+) -> ImageSource:
+    """A domain-incremental source: coarse labels, and one fine class of each per domain.
 
     Args:
         fine_to_coarse: (fine classes,) the coarse label of each.
@@ -81,9 +81,10 @@ def coarse_source(
     return _with_domains(name, tables[0], tables[1], coarse_names, names, split)
 
 
-def _coarse_source(path: Path, arrays: Arrays, train: ImageTable, test: ImageTable) -> Source:
+def _coarse_arrays(
+    path: Path, arrays: dict[str, np.ndarray], train: ImageTable, test: ImageTable, count: int
+) -> ImageSource:
     mapping = arrays.get("fine_to_coarse")
-    count = _count(train.labels, test.labels)
     fits = mapping is not None and mapping.ndim == 1 and count <= len(mapping) <= MAX_CLASSES
     # Each coarse label is that of some class, so there cannot be more of them.
     if mapping is None or not fits or not _are_below(mapping, len(mapping)):
@@ -96,27 +97,6 @@ def _coarse_source(path: Path, arrays: Arrays, train: ImageTable, test: ImageTab
     return coarse_source(f"{path.stem}-coarse", train, test, fine_to_coarse, names)
 
 
-def _domain_source(
-    path: Path, arrays: Arrays, train: ImageTable, test: ImageTable, names: tuple[str, ...]
-) -> Source:
-    tables = []
-    for table, part in ((train, "train"), (test, "test")):
-        domains = arrays.get(f"d_{part}", np.empty(0))
-        _check_numbers(domains, len(table), f"d_{part}", path)
-        tables.append(
-            ImageTable(table.images, table.labels, torch.from_numpy(domains.astype(np.int64)))
-        )
-    trained, tested = (t.domains.unique() for t in tables if t.domains is not None)
-    count = len(trained)
-    if not torch.equal(trained, torch.arange(count)) or not torch.isin(tested, trained).all():
-        raise UserError(
-            f"{path}: d_train holds the domains {shortened(trained.tolist())} and d_test "
-            f"{shortened(tested.tolist())}. Number them from 0 without gaps, the same in both."
-        )
-    domain_names = _names(arrays.get("domain_names"), count)
-    return _with_domains(path.stem, tables[0], tables[1], names, domain_names)
-
-
 def _with_domains(
     name: str,
     train: ImageTable,
@@ -124,50 +104,46 @@ def _with_domains(
     class_names: tuple[str, ...],
     domain_names: tuple[str, ...],
     split: str | None = None,
-) -> Source:
+) -> ImageSource:
     parts = [part for t in (train, test) for part in (t.images, t.labels, t.domains)]
     content = tensor_hash(name, *(part for part in parts if part is not None))
     count = len(domain_names)
-    return Source(
+    return ImageSource(
         name, train, test, class_names, count, domain_names, split=split, fingerprint=content
     )
 
 
-def _are_below(numbers: np.ndarray, most: int) -> bool:
-    """Whether these are whole numbers from 0 to below `most`."""
+def _are_below(numbers: np.ndarray, limit: int) -> bool:
+    """Whether these are whole numbers from 0 to below the limit."""
     whole = np.issubdtype(numbers.dtype, np.integer)
-    return whole and (not numbers.size or bool(0 <= numbers.min() <= numbers.max() < most))
+    return whole and (not numbers.size or bool(0 <= numbers.min() <= numbers.max() < limit))
 
 
 def _names(names: np.ndarray | None, count: int) -> tuple[str, ...]:
-    if names is not None and names.ndim == 1 and not _are_names(names):
+    """Names as given, or numbers."""
+    if names is None or names.ndim != 1:
+        return tuple(map(str, range(count)))
+    letters = names.dtype.itemsize // (4 if names.dtype.kind == "U" else 1)
+    if len(names) > MAX_CLASSES or letters > MAX_LETTERS:
         raise UserError(
             f"The names are {names.dtype} {names.shape}; expected at most {MAX_CLASSES:,} words "
             f"of at most {MAX_LETTERS:,} letters."
         )
-    if names is None or names.ndim != 1 or len(names) < count:
-        names = np.arange(count).astype(str)
-    return tuple(map(str, names))
+    return tuple(map(str, names if len(names) >= count else range(count)))
 
 
-def _are_names(names: np.ndarray) -> bool:
-    letters = names.dtype.itemsize // (4 if names.dtype.kind == "U" else 1)
-    return len(names) <= MAX_CLASSES and letters <= MAX_LETTERS
-
-
-def _count(*labels: Tensor) -> int:
-    return max((int(part.max()) + 1 for part in labels if len(part)), default=0)
-
-
-def _table(images: np.ndarray, labels: np.ndarray, path: Path, split: str) -> ImageTable:
-    pixels = to_tensor(images, f"x_{split} of {path}")
-    _check_numbers(labels, len(images), f"y_{split}", path)
+def _table(arrays: dict[str, np.ndarray], part: str, path: Path) -> ImageTable:
+    pixels = to_tensor(arrays[f"x_{part}"], f"x_{part} of {path}")
+    labels = _numbers(arrays[f"y_{part}"], len(pixels), f"y_{part} of {path}")
     if len(labels) and not 0 <= labels.min() <= labels.max() < MAX_CLASSES:
         raise UserError(
-            f"y_{split} of {path} holds labels from {labels.min()} to {labels.max()}. Number the "
+            f"y_{part} of {path} holds labels from {labels.min()} to {labels.max()}. Number the "
             "classes from 0."
         )
-    return ImageTable(pixels, torch.from_numpy(labels.astype(np.int64)))
+    if not arrays.keys() & {"d_train", "d_test"}:
+        return ImageTable(pixels, labels)
+    domains = arrays.get(f"d_{part}", np.empty(0))
+    return ImageTable(pixels, labels, _numbers(domains, len(pixels), f"d_{part} of {path}"))
 
 
 def to_tensor(images: np.ndarray, what: str) -> Tensor:
@@ -184,9 +160,10 @@ def to_tensor(images: np.ndarray, what: str) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
 
 
-def _check_numbers(numbers: np.ndarray, count: int, name: str, path: Path) -> None:
+def _numbers(numbers: np.ndarray, count: int, what: str) -> Tensor:
     if numbers.shape != (count,) or not np.issubdtype(numbers.dtype, np.integer):
         raise UserError(
-            f"{name} of {path} is {numbers.dtype} {numbers.shape}; expected one whole number for "
-            f"each of the {count} images."
+            f"{what} is {numbers.dtype} {numbers.shape}; expected one whole number for each of the "
+            f"{count} images."
         )
+    return torch.from_numpy(numbers.astype(np.int64))

@@ -1,8 +1,8 @@
-"""The one walk over folders of images, and what layouts it knows. This imports no torch."""
+"""The one walk over folders of images, and the layouts it knows. Imports no torch."""
 
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,22 +17,20 @@ EXPECTED = {
     "classes": "DIR/class/*.jpg, or the same below DIR/train and DIR/test",
 }
 Groups = Literal["tasks", "domains"]
-
-
 Part = Literal["train", "test", ""]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One image file and what is known of it.
+    """A labelled image file.
 
     Args:
         file: where the image is.
         name: path relative to the data set, with `/`; it identifies the image on any machine.
         label: name of its class.
-        part: `train` or `test`; empty where nobody has decided.
-        group: the task or domain it belongs to, if the data tells.
-        shown: how messages call it; empty: by its name or path.
+        part: `train` or `test`; empty if undecided.
+        group: its task or domain, if there is one.
+        shown: its name in messages; empty for its path.
     """
 
     file: ImageFile
@@ -44,7 +42,7 @@ class Entry:
 
 
 class Listing(NamedTuple):
-    """What lies directly inside a folder, in the order of names; hidden entries are left out."""
+    """The content of a folder, sorted by name, without hidden entries."""
 
     images: list[Path]  # by their suffix
     folders: list[Path]
@@ -52,34 +50,27 @@ class Listing(NamedTuple):
 
 
 def list_folder(folder: Path) -> Listing:
-    """What lies directly inside a folder."""
+    """The content of a folder."""
     listing = Listing([], [], [])
     for entry in listed(folder):
         if entry.name.startswith((".", "__MACOSX")):
             continue
         path = Path(entry.path)
-        if _is_folder(entry):
+        if entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and os.path.isdir(path)):
             listing.folders.append(path)
         else:
             (listing.images if looks_like_image(path) else listing.others).append(path)
     return listing
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
-
-
 def images_below(folder: Path, left_out: Path | None = None) -> Iterator[Path]:
-    """Image files in a folder and the folders inside, one folder after the other.
+    """Image files in a folder and its subfolders, folder by folder.
 
-    Links to folders are not followed. A folder with the name of an image is given as an image:
+    Links to folders are not followed. A folder with the name of an image is returned like an image:
     its reader reports it.
 
     Args:
-        left_out: a folder that is not looked into.
+        left_out: a folder to skip.
     """
     waiting = [folder]
     while waiting:
@@ -102,30 +93,28 @@ def subfolders(folder: Path) -> list[Path]:
     return folders
 
 
-@dataclass
-class Scan:
-    """Image files by class, in order of their names, and what else was met."""
-
-    classes: dict[str, list[Path]] = field(default_factory=dict)
-    ignored: list[Path] = field(default_factory=list)  # files that are no images
-
-
-def scan_classes(folder: Path, left_out: Collection[str] = ()) -> Scan:
-    """The classes of a folder: a subfolder each, with image files directly inside.
-
-    Hidden files are passed over, other files are counted in `ignored`. Raises `UserError` for
-    what cannot be meant: no subfolders, a class without images, folders inside class folders, a
-    link that leads back.
+def scan_classes(
+    folder: Path, left_out: Collection[str] = ()
+) -> tuple[dict[str, list[Path]], list[Path]]:
+    """The classes of a folder: one subfolder each, with image files directly inside.
 
     Args:
-        left_out: names of folders that are no classes.
+        left_out: names of folders that are not classes.
+
+    Returns:
+        Image files by class, sorted, and the files that are not images; hidden files are skipped.
+
+    Raises:
+        UserError: without subfolders; for a class without images, folders inside class folders, or
+            a link that leads back.
     """
-    scan = Scan()
+    classes: dict[str, list[Path]] = {}
+    ignored: list[Path] = []
     for inner in subfolders(folder):
         if inner.name in left_out:
             continue
         images, folders, others = list_folder(inner)
-        # A folder with the name of an image is reported like any image that cannot be read.
+        # A folder with the name of an image is reported like any unreadable image.
         images = sorted([*images, *filter(looks_like_image, folders)])
         deeper = [sub.name for sub in folders if not looks_like_image(sub)]
         if deeper:
@@ -136,13 +125,13 @@ def scan_classes(folder: Path, left_out: Collection[str] = ()) -> Scan:
         if not images:
             raise UserError(
                 f"No images in {inner}. Expected {', '.join(SUFFIXES[:4])} files directly inside "
-                "each class folder; remove the folder if there is no such class."
+                "each class folder. Remove the folder if it is not a class."
             )
-        scan.classes[inner.name] = images
-        scan.ignored += others
-    if not scan.classes:
+        classes[inner.name] = images
+        ignored += others
+    if not classes:
         raise UserError(f"No class folders in {folder}. Expected one folder of images per class.")
-    return scan
+    return classes, ignored
 
 
 def walk_classes(
@@ -151,20 +140,20 @@ def walk_classes(
     """The images of a folder that may hold parts (train, test), groups and classes, and notes.
 
     Args:
-        expected: what the error for a folder without images describes.
-        left_out: names of folders that are no classes.
+        expected: the layout that the error for a folder without images describes.
+        left_out: names of folders that are not classes.
     """
     if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "does not exist"
-        raise UserError(f"{folder} {what}. Expected {EXPECTED[expected]}.")
+        problem = "is not a folder" if folder.exists() else "does not exist"
+        raise UserError(f"{folder} {problem}. Expected {EXPECTED[expected]}.")
     entries: list[Entry] = []
     ignored: list[Path] = []
     for part, place, group in _class_parents(folder):
-        scan = scan_classes(place, left_out)
-        ignored += scan.ignored
+        classes, others = scan_classes(place, left_out)
+        ignored += others
         entries += [
             Entry(path, path.relative_to(folder).as_posix(), label, part, group)
-            for label, paths in scan.classes.items()
+            for label, paths in classes.items()
             for path in paths
         ]
     if not entries:
@@ -172,7 +161,7 @@ def walk_classes(
     if not ignored:
         return entries, []
     shown = ", ".join(str(path.relative_to(folder)) for path in ignored[:3])
-    return entries, [f"{len(ignored)} files are no images and are ignored ({shown}, …)."]
+    return entries, [f"{len(ignored)} files are not images and are ignored ({shown}, …)."]
 
 
 def _class_parents(folder: Path) -> Iterator[tuple[Part, Path, str]]:
@@ -192,13 +181,7 @@ def _parts(folder: Path) -> list[tuple[Part, Path]]:
     by_name = {sub.name.lower(): sub for sub in subfolders(folder)}
     test = [by_name[name] for name in TEST_FOLDERS if name in by_name]
     train = by_name.get("train")
-    if train is None or _is_class(train):
+    # `train` may also be a class: locomotives.
+    if train is None or (list_folder(train).images and not subfolders(train)):
         return [("", folder)]
-    if not test:
-        return [("", train)]
-    return [("train", train), ("test", test[0])]
-
-
-def _is_class(folder: Path) -> bool:
-    """Whether images, and no folders of them, are inside: `train` may be locomotives."""
-    return bool(list_folder(folder).images) and not subfolders(folder)
+    return [("train", train), ("test", test[0])] if test else [("", train)]

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hashprompt.data.dataset import Source
-from hashprompt.data.reading.entries import Entry, Layout, Part, source_from
+from hashprompt.data.dataset import ImageSource
+from hashprompt.data.reading.entries import source_from
+from hashprompt.data.reading.folders import Entry, Part
 from hashprompt.data.reading.images import MAX_BYTES
 from hashprompt.data.reading.options import ReadOptions, Track, untracked
 from hashprompt.errors import UserError
@@ -35,7 +36,7 @@ class EncodedRow:
 
 def read_huggingface(
     name: str, reading: ReadOptions, label_column: str | None = None, track: Track = untracked
-) -> Source:
+) -> ImageSource:
     """Training and test images with the labels of a column of class names."""
     try:
         import datasets
@@ -46,10 +47,10 @@ def read_huggingface(
     try:
         tables = datasets.load_dataset(name)
     except Exception as error:  # the hub, the network and the file readers raise many types
-        reason = str(error).strip().splitlines()
+        reason = (str(error).strip().splitlines() or [repr(error)])[0]
         raise UserError(
-            f"Could not load `{name}` from the hub: {reason[0] if reason else error!r}. Without a "
-            "connection use folders:DIR, csv:FILE or npz:FILE."
+            f"Could not load `{name}` from the hub: {reason}. Without a connection use "
+            "folders:DIR, csv:FILE or npz:FILE."
         ) from error
     test = next((part for part in TEST_PARTS if part in tables), None)
     if "train" not in tables:
@@ -68,8 +69,15 @@ def read_huggingface(
             if number >= 0  # hidden labels are -1
         ]
     note = f"{name}: images from the column `{image}`, labels from `{label}`."
-    layout = Layout(class_names=classes, split=f"hub ({test})")
-    return source_from(name.rpartition("/")[2], entries, layout, reading, [note], track)
+    return source_from(
+        name.rpartition("/")[2],
+        entries,
+        reading,
+        split=f"hub ({test})",
+        class_names=classes,
+        notes=[note],
+        track=track,
+    )
 
 
 def _column(name: str, features: Any, kind: type, chosen: str | None) -> str:

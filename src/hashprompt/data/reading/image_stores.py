@@ -1,10 +1,10 @@
-"""Images of differing sizes, indexed like a tensor: kept decoded, or decoded per batch."""
+"""Images of different sizes, indexed like a tensor: kept decoded, or decoded per batch."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import accumulate
-from typing import Protocol
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ from hashprompt.data.reading.options import ReadOptions, Track, untracked
 from hashprompt.data.reading.threads import in_threads, reading_threads
 from hashprompt.errors import UserError
 
-NAMED = {"stop": 5, "skip": 100}  # what is left out should be known; who is stopped, looks anyway
+T = TypeVar("T")
+MAX_LISTED = {"stop": 5, "skip": 100}  # unreadable files in a message, by the option `unreadable`
 
 
 class PhotoBatch(list[Tensor]):
@@ -31,30 +32,19 @@ class PhotoBatch(list[Tensor]):
         return PhotoBatch(image.to(device, non_blocking=True) for image in self)
 
 
-class ImageStore(Protocol):
-    """All images of a data set."""
+class DecodedImages:
+    """Decoded images in one buffer, end to end, which takes no more memory than their pixels."""
 
-    def read(self, index: int) -> Tensor: ...
-
-    def digest(self, index: int) -> bytes: ...
-
-    def size(self, index: int) -> tuple[int, int]: ...
-
-    def name(self, index: int) -> str: ...
-
-
-class Memory:
-    """Decoded images end to end in one buffer, which costs no more than their pixels."""
-
-    def __init__(self, sizes: Sequence[tuple[int, int]], names: Sequence[str] = ()) -> None:
+    def __init__(self, sizes: Sequence[tuple[int, int]], names: Sequence[str]) -> None:
         self.sizes, self.names = sizes, names
         self.starts = list(accumulate((3 * h * w for h, w in sizes), initial=0))
         self.pixels = torch.empty(self.starts[-1], dtype=torch.uint8)
 
     @classmethod
-    def of(cls, *arrays: Tensor) -> "Memory":
+    def of(cls, *arrays: Tensor) -> "DecodedImages":
         """Arrays (N, 3, H, W), one after the other."""
-        store = cls([(a.shape[2], a.shape[3]) for a in arrays for _ in range(len(a))])
+        sizes = [(a.shape[2], a.shape[3]) for a in arrays for _ in range(len(a))]
+        store = cls(sizes, [f"image {index}" for index in range(len(sizes))])
         torch.cat([a.flatten() for a in arrays], out=store.pixels)
         return store
 
@@ -68,12 +58,9 @@ class Memory:
     def digest(self, index: int) -> bytes:
         return pixel_digest(self.read(index))
 
-    def name(self, index: int) -> str:
-        return self.names[index] if self.names else f"image {index}"
 
-
-class Disk:
-    """Images decoded whenever they are asked for."""
+class EncodedImages:
+    """Image files that are decoded whenever they are needed."""
 
     def __init__(
         self, files: Sequence[ImageFile], reading: ReadOptions, names: Sequence[str]
@@ -90,14 +77,11 @@ class Disk:
         settings = f"{self.reading.short_side} {self.reading.upright}".encode()
         return file_digest(self.files[index], settings)
 
-    def name(self, index: int) -> str:
-        return self.names[index]
-
 
 class Photos:
-    """Some rows of a store. `photos[rows]` decodes a batch; `select` only chooses."""
+    """Some rows of a store. `photos[rows]` decodes a batch; `select` only chooses rows."""
 
-    def __init__(self, store: ImageStore, rows: Tensor) -> None:
+    def __init__(self, store: DecodedImages | EncodedImages, rows: Tensor) -> None:
         self.store, self.rows = store, rows
 
     def __len__(self) -> int:
@@ -105,7 +89,7 @@ class Photos:
 
     @property
     def on_disk(self) -> bool:
-        return isinstance(self.store, Disk)
+        return isinstance(self.store, EncodedImages)
 
     def __getitem__(self, rows: Tensor) -> PhotoBatch:
         chosen = self.rows[rows].tolist()
@@ -116,7 +100,7 @@ class Photos:
         return Photos(self.store, self.rows[rows])
 
     def names(self) -> list[str]:
-        return [self.store.name(row) for row in self.rows.tolist()]
+        return [self.store.names[row] for row in self.rows.tolist()]
 
     def sizes(self) -> list[tuple[int, int]]:
         """(height, width) of each image."""
@@ -138,20 +122,20 @@ def pixel_digest(image: Tensor | np.ndarray) -> bytes:
 
 
 class Prefetch:
-    """Batches of images by number; while one is used, the next is decoded."""
+    """Batches of images by number; the next batch is decoded while one is used."""
 
     def __init__(self, images: Tensor | Photos, batches: Sequence[Tensor]) -> None:
         self.images, self.batches = images, batches
-        self._coming: tuple[int, list[Future[Tensor]]] = (-1, [])
+        self._next: tuple[int, list[Future[Tensor]]] = (-1, [])
 
     def __getitem__(self, number: int) -> Tensor | PhotoBatch:
         images = self.images
         if isinstance(images, Tensor) or not images.on_disk:
             return images[self.batches[number]]
-        coming, self._coming = self._coming, self._start(images, number + 1)
-        if coming[0] != number:
+        (started, futures), self._next = self._next, self._start(images, number + 1)
+        if started != number:
             return images[self.batches[number]]
-        return PhotoBatch(future.result() for future in coming[1])
+        return PhotoBatch(future.result() for future in futures)
 
     def _start(self, images: Photos, number: int) -> tuple[int, list[Future[Tensor]]]:
         if number >= len(self.batches):
@@ -166,68 +150,58 @@ def open_photos(
     track: Track = untracked,
     shown: Sequence[str] = (),
 ) -> tuple[Photos, list[int], tuple[str, ...]]:
-    """Make images ready for use: in memory where they fit, else from disk.
+    """Prepare images: decoded in memory if they fit, otherwise read from disk.
 
     Args:
-        shown: how messages call them; where it is empty, by their paths.
+        shown: their names in messages; an empty name stands for the path.
 
     Returns:
-        The readable images; which of the files they are; and what the user should be told.
+        The readable images, their places among the files, and notes for the user.
     """
     problems: dict[int, UnreadableImage] = {}
     names = [name or str(f) for name, f in zip(shown or [""] * len(files), files, strict=True)]
-    every = range(len(files))
+    encoded = EncodedImages(files, reading, names)
 
-    def size_of(index: int) -> tuple[int, int]:
+    def attempt(read: Callable[[int], T], index: int) -> T | None:
         try:
-            return image_size(files[index], reading.short_side, reading.upright)
+            return None if index in problems else read(index)
         except UnreadableImage as problem:
             problems[index] = problem
-            return 0, 0
+            return None
 
-    sizes = list(track(in_threads(size_of, every), "looking at images", len(files)))
+    looked = in_threads(lambda index: attempt(encoded.size, index), range(len(files)))
+    sizes = [size or (0, 0) for size in track(looked, "looking at images", len(files))]
     needed = sum(3 * height * width for height, width in sizes) / 1e9
     fits = needed <= reading.memory_gb
-    store: ImageStore = Memory(sizes, names) if fits else Disk(files, reading, names)
+    store = DecodedImages(sizes, names) if fits else encoded
 
     def decode(index: int) -> None:
-        if index in problems:
-            return
-        try:
-            image = read_image(files[index], reading.short_side, reading.upright)
-            if isinstance(store, Memory):
-                store.read(index).copy_(image)
-        except UnreadableImage as problem:
-            problems[index] = problem
+        image = attempt(encoded.read, index)
+        if fits and image is not None:
+            store.read(index).copy_(image)
 
     # Images that stay on disk are decoded now only if unreadable ones must be known.
     if fits or reading.unreadable == "skip":
-        list(track(in_threads(decode, every), "reading images", len(files)))
-    notes = [_about_memory(len(files), needed, fits, reading)]
-    if problems:
-        notes.append(_about_problems(problems, names, reading))
+        list(track(in_threads(decode, range(len(files))), "reading images", len(files)))
+    note = f"{len(files):,} images are kept decoded in memory ({needed:.2f} GB)."
+    if not fits:
+        note = (
+            f"{len(files):,} images would take {needed:.1f} GB decoded, more than memory_gb="
+            f"{reading.memory_gb:g}: they are decoded for every batch. A larger memory_gb, or "
+            "short_side=256 (which changes the pixels a little), is faster."
+        )
+    notes = [note, _about_problems(problems, names, reading)] if problems else [note]
     kept = [index for index in range(len(files)) if index not in problems]
     return Photos(store, torch.tensor(kept, dtype=torch.int64)), kept, tuple(notes)
-
-
-def _about_memory(count: int, needed: float, fits: bool, reading: ReadOptions) -> str:
-    if fits:
-        return f"{count:,} images are kept decoded in memory ({needed:.2f} GB)."
-    return (
-        f"{count:,} images would take {needed:.1f} GB decoded, more than memory_gb="
-        f"{reading.memory_gb:g}: they are decoded for every batch. A larger memory_gb, or "
-        "short_side=256 (which changes the pixels a little), is faster."
-    )
 
 
 def _about_problems(
     problems: dict[int, UnreadableImage], names: Sequence[str], reading: ReadOptions
 ) -> str:
-    most = NAMED[reading.unreadable]
-    told = sorted(problems)[:most]
-    listed = "; ".join(f"{names[index]} ({problems[index].reason})" for index in told)
-    more = f"; and {len(problems) - most} more" if len(problems) > most else ""
-    found = f"{len(problems)} of {len(names):,} images cannot be read: {listed}{more}."
+    limit = MAX_LISTED[reading.unreadable]
+    shown = "; ".join(f"{names[i]} ({problems[i].reason})" for i in sorted(problems)[:limit])
+    more = f"; and {len(problems) - limit} more" if len(problems) > limit else ""
+    found = f"{len(problems)} of {len(names):,} images cannot be read: {shown}{more}."
     if reading.unreadable == "stop":
         raise UserError(f"{found} Replace or remove them, or use unreadable=skip.")
     return f"{found} They are left out."

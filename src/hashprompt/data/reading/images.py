@@ -1,8 +1,8 @@
-"""Read image files safely: (3, H, W) uint8 comes back, or a reason in words.
+"""Read image files of unknown origin: (3, H, W) uint8, or an error with the reason.
 
-Whatever lies in a folder of photos ends here: every mode becomes RGB, of an animation the first
-frame is taken, and a file that is broken, empty, huge, endless or no image raises
-`UnreadableImage`. Encoded images are opened by `opened` alone. Importing this imports no torch.
+Every mode becomes RGB, the first frame of an animation is used, and a file that is broken, empty,
+huge, endless or not an image raises `UnreadableImage`. Only `opened` opens encoded images. Imports
+no torch.
 """
 
 import hashlib
@@ -23,33 +23,33 @@ from hashprompt.storage.files import open_file
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Decoders are chosen by content, from this list alone: some others of Pillow start programs.
+# Decoders are chosen by content, only from this list: some others of Pillow start programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MB decoded
 MAX_BYTES = 10**9  # of a file: so many pixels take 716 MB with four channels of 16 bits
-# Longer side over shorter. The shorter is scaled to the size of the network before the middle is
-# cut out, so that 1 × 1,000,000 pixels would become 32 × 32,000,000, which take 12 GB.
+# Longer side over shorter. The shorter is scaled to the input size before the centre is cut out:
+# 1 × 1,000,000 pixels would become 32 × 32,000,000, which take 12 GB.
 MAX_RATIO = 100
-MAX_SCANS = 200  # of a progressive JPEG, which has ten: each goes over all pixels again
-PIXEL_BYTES = 5  # that a pixel may take while it is read: 447 MB for the largest image
-HELD = {"1": 1, "L": 1, "P": 1, "I;16": 2}  # bytes of a pixel in Pillow's memory; else 4
-WEBP_BYTES = 12  # that its decoder takes beside the image: two canvases and a copy
+MAX_SCANS = 200  # of a progressive JPEG; ten are usual, and each costs a pass over all pixels
+PIXEL_BYTES = 5  # allowed per pixel while reading: 447 MB for the largest image
+MODE_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2}  # bytes per pixel in Pillow; 4 for others
+WEBP_BYTES = 12  # its decoder takes in addition: two canvases and a copy
 STRIP = 1 << 22  # pixels converted at once: whole copies of a large image would take 2 GB
 BLOCK = 1 << 20  # bytes read at once
-DECODING = Budget(MAX_PIXELS)  # pixels that all threads together decode at a time
-TURNABLE = ("JPEG", "MPO", "WEBP", "TIFF")  # formats whose header tells how the camera was held
+DECODING = Budget(MAX_PIXELS)  # pixels that all threads together decode at once
+ROTATABLE = ("JPEG", "MPO", "WEBP", "TIFF")  # formats whose header holds the camera orientation
 TURN_TAG, QUARTER_TURNS = 0x0112, (5, 6, 7, 8)
 
 
 class ImageFile(Protocol):
-    """Something that holds an encoded image: a `Path`, or a row of a table."""
+    """A source of an encoded image: a `Path`, or a row of a table."""
 
     def read_bytes(self) -> bytes: ...
 
 
 class UnreadableImage(UserError):  # noqa: N818 (a finding about a file)
-    """An image file that cannot be used, and why."""
+    """An image file that cannot be used, with the reason."""
 
     def __init__(self, file: ImageFile, reason: str) -> None:
         self.file, self.reason = file, reason
@@ -57,12 +57,12 @@ class UnreadableImage(UserError):  # noqa: N818 (a finding about a file)
 
 
 def looks_like_image(path: Path) -> bool:
-    """Whether the name of a file promises an image."""
+    """Whether a file has the suffix of an image."""
     return path.suffix.lower() in SUFFIXES
 
 
 def read_image(file: ImageFile, short_side: int | None = None, upright: bool = True) -> "Tensor":
-    """What `read_pixels` gives, (3, H, W) uint8, as a tensor."""
+    """The result of `read_pixels` as a tensor, (3, H, W) uint8."""
     import torch
 
     return torch.from_numpy(read_pixels(file, short_side, upright))
@@ -76,8 +76,8 @@ def read_pixels(file: ImageFile, short_side: int | None = None, upright: bool = 
 
     Args:
         file: a path, or anything with `read_bytes`.
-        short_side: reduce a larger image to so many pixels on its shorter side.
-        upright: turn a photo as its camera was held (EXIF).
+        short_side: reduce larger images to this shorter side.
+        upright: apply the EXIF orientation.
 
     Returns:
         (3, H, W) uint8.
@@ -87,10 +87,10 @@ def read_pixels(file: ImageFile, short_side: int | None = None, upright: bool = 
         pixels = int(_weight(image) * image.width * image.height)
         if short_side is not None:
             image.draft("", (2 * short_side, 2 * short_side))  # a JPEG can be decoded at a fraction
-            if not image.info.get("progressive"):  # which is kept whole all the same
+            if not image.info.get("progressive"):  # which is always decoded in full
                 pixels = int(_weight(image) * image.width * image.height)
-        with DECODING.taken(pixels), closing(image):  # its memory is free before others begin
-            if upright and image.format in TURNABLE:
+        with DECODING.taken(pixels), closing(image):  # memory is free before others begin
+            if upright and image.format in ROTATABLE:
                 ImageOps.exif_transpose(image, in_place=True)
             if image.size != (width, height):
                 image = _plain(image).resize((width, height), Image.Resampling.BICUBIC)
@@ -98,9 +98,9 @@ def read_pixels(file: ImageFile, short_side: int | None = None, upright: bool = 
 
 
 def file_digest(file: ImageFile, start: bytes = b"") -> bytes:
-    """SHA-256 of what a file holds, after `start`."""
+    """SHA-256 of `start` and the content of a file."""
     digest = hashlib.sha256(start)
-    with _in_words(file), opened(file) as content:
+    with _as_unreadable(file), opened(file) as content:
         # Not `hashlib.file_digest`: its buffer of 256 kB costs more than a small photo.
         while block := content.read(BLOCK):
             digest.update(block)
@@ -108,9 +108,9 @@ def file_digest(file: ImageFile, start: bytes = b"") -> bytes:
 
 
 def from_pil(image: Image.Image, name: str) -> np.ndarray:
-    """(3, H, W) uint8 of an image that was opened by somebody else, as `read_pixels` gives it."""
-    with _in_words(Path(name)):
-        if image.format is None or image.format in TURNABLE:
+    """(3, H, W) uint8 of an image that another program opened, as from `read_pixels`."""
+    with _as_unreadable(Path(name)):
+        if image.format is None or image.format in ROTATABLE:
             image = ImageOps.exif_transpose(image)
         return _pixels(image)
 
@@ -118,34 +118,23 @@ def from_pil(image: Image.Image, name: str) -> np.ndarray:
 def image_size(
     file: ImageFile, short_side: int | None = None, upright: bool = True
 ) -> tuple[int, int]:
-    """(height, width) that `read_image` would give, from the header alone."""
+    """(height, width) of the result of `read_image`, from the header."""
     with _image_of(file) as image:
         return _final_size(image, short_side, upright)
 
 
-def is_animated(file: ImageFile) -> bool:
-    """Whether there are frames that `read_image` leaves out."""
-    with _image_of(file) as image:
-        return image.format != "MPO" and getattr(image, "is_animated", False)
-
-
-def size_problem(height: int, width: int, most: int = MAX_PIXELS) -> str:
-    """What is wrong with the size of an image, in words; empty if nothing is."""
-    if height * width > most:
-        return f"{width} × {height} pixels; at most {most:,} are read"
-    longer, shorter = max(height, width), max(1, min(height, width))
-    if longer > MAX_RATIO * shorter:
-        needed = 224 * (224 * longer / shorter) * 3 * 4 / 1e9
-        return (
-            f"{width} × {height} pixels, one side {longer / shorter:,.0f} times the other; at most "
-            f"{MAX_RATIO} times is read. Resized to 224 pixels it would take {needed:,.1f} GB"
-        )
+def size_problem(height: int, width: int, max_pixels: int = MAX_PIXELS) -> str:
+    """Why an image of this size is refused; empty if it is not."""
+    if height * width > max_pixels:
+        return f"{width} × {height} pixels; at most {max_pixels:,} are read"
+    if max(height, width) > MAX_RATIO * max(1, min(height, width)):
+        return f"{width} × {height} pixels; one side is more than {MAX_RATIO} times the other"
     return ""
 
 
 @contextmanager
 def opened(file: ImageFile) -> Iterator[BinaryIO]:
-    """The encoded image, to be read. Of a path, only what `open_file` lets in."""
+    """The encoded image, opened for reading; paths are checked by `open_file`."""
     if isinstance(file, Path):
         with open_file(file, MAX_BYTES) as content:
             yield content
@@ -155,35 +144,37 @@ def opened(file: ImageFile) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _image_of(file: ImageFile) -> Iterator[Image.Image]:
-    with _in_words(file), opened(file) as content:
+    with _as_unreadable(file), opened(file) as content:
         if not content.read(1):
             raise UnreadableImage(file, "it is empty (0 bytes)")
         content.seek(0)
         with Image.open(content, formats=FORMATS) as image:
-            problem = size_problem(image.height, image.width, int(MAX_PIXELS / _weight(image)))
-            if problem := problem or _too_many_scans(image, content):
+            max_pixels = int(MAX_PIXELS / _weight(image))
+            problem = size_problem(image.height, image.width, max_pixels)
+            if problem := problem or _scan_problem(image, content):
                 raise UnreadableImage(file, problem)
             yield image
 
 
 def _weight(image: Image.Image) -> float:
-    """How many pixels of an ordinary image take as much memory as one of this."""
+    """Memory per pixel, relative to an ordinary image."""
     return max(1.0, _bytes_a_pixel(image) / PIXEL_BYTES)
 
 
 def _bytes_a_pixel(image: Image.Image) -> float:
-    """Bytes that a pixel takes when it takes most: as it is stored, beside what `_plain` makes."""
-    held, plain = HELD.get(image.mode, 4), _plain_mode(image)
-    most = held if image.mode == plain else held + HELD.get(plain, 4)
+    """The peak bytes per pixel: as stored, and next to the result of `_plain`."""
+    held, plain = MODE_BYTES.get(image.mode, 4), _plain_mode(image)
+    most = held if image.mode == plain else held + MODE_BYTES.get(plain, 4)
     if image.format == "WEBP":
         return most + WEBP_BYTES
-    # A progressive JPEG is kept whole, two bytes for each of its own samples, until it is decoded.
+    # A progressive JPEG is held with two bytes per sample until it is decoded.
     layers = getattr(image, "layer", []) if image.info.get("progressive") else []
     samples = [across * down for _, across, down, _ in layers]
     return max(most, 2 * sum(samples) / max(samples, default=1))
 
 
-def _too_many_scans(image: Image.Image, content: BinaryIO) -> str:
+def _scan_problem(image: Image.Image, content: BinaryIO) -> str:
+    """Why a progressive JPEG is refused; empty if it is not."""
     if not image.info.get("progressive"):
         return ""
     place = content.tell()
@@ -195,27 +186,25 @@ def _too_many_scans(image: Image.Image, content: BinaryIO) -> str:
 
 
 @contextmanager
-def _in_words(file: ImageFile) -> Iterator[None]:
-    """Whatever is wrong with a file, as an `UnreadableImage`."""
+def _as_unreadable(file: ImageFile) -> Iterator[None]:
+    """Turn every error of a file into an `UnreadableImage`."""
     try:
         yield
     except UnreadableImage:
         raise
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        reason = f"too many pixels; at most {MAX_PIXELS:,} are read"
-        raise UnreadableImage(file, reason) from error
-    except Image.UnidentifiedImageError as error:
-        reason = f"it is no image, or not one of {', '.join(FORMATS)}"
-        raise UnreadableImage(file, reason) from error
     except Exception as error:  # broken files make decoders raise almost anything
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
+            reason = f"too many pixels; at most {MAX_PIXELS:,} are read"
+        elif isinstance(error, Image.UnidentifiedImageError):
+            reason = f"it is no image, or not one of {', '.join(FORMATS)}"
         raise UnreadableImage(file, reason.rstrip(".")) from error
 
 
 def _final_size(image: Image.Image, short_side: int | None, upright: bool) -> tuple[int, int]:
     width, height = image.size
-    # Pillow turns a TIFF by itself, and tells its size as it will be.
-    may_turn = upright and image.format in TURNABLE and image.format != "TIFF"
+    # Pillow rotates a TIFF itself, and reports the final size.
+    may_turn = upright and image.format in ROTATABLE and image.format != "TIFF"
     if may_turn and image.getexif().get(TURN_TAG) in QUARTER_TURNS:
         width, height = height, width
     if short_side is None or min(width, height) <= short_side:
@@ -260,7 +249,7 @@ def _converted(image: Image.Image, mode: str = "RGB") -> Image.Image:
     if image.mode.startswith("I"):  # 16 bits: Pillow's own conversion would cut off at 255
         values = np.asarray(image).astype(np.int32)
         if values.min() < 0 or values.max() > 65535:
-            raise ValueError("pixels of 32 bits are not read; save it with 8 or 16")
+            raise ValueError("pixels of 32 bits are not read; save it with 8 or 16 bits")
         image = Image.fromarray(((values + 128) // 257).astype(np.uint8))
     if image.mode == "F":
         raise ValueError("floating-point pixels are not read; save it with 8 or 16 bits")

@@ -1,5 +1,5 @@
 """`csv:FILE`: image files in a table with the columns path, label[, task|domain][, split]
-[, name], the last of which is how messages call the image.
+[, name], the last of which is the name of the image in messages.
 """
 
 import csv
@@ -9,30 +9,23 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
-from hashprompt.data.reading.folders import Entry, Groups, Part
+from hashprompt.data.reading.folders import TEST_FOLDERS, Entry, Groups, Part
 from hashprompt.errors import UserError
 from hashprompt.storage.files import read_file
 
-MAX_ROWS = 2_000_000  # ImageNet has 1.3 million images; so many take 1.5 GB of memory
+MAX_ROWS = 2_000_000  # 1.5 GB of memory; ImageNet has 1.3 million images
 MAX_BYTES = 500 * MAX_ROWS
 COLUMNS = ("path", "label", "task", "domain", "split", "name")
-PARTS: dict[str, Part] = {
-    "": "",
-    "train": "train",
-    "test": "test",
-    "val": "test",
-    "valid": "test",
-    "validation": "test",
-}
+PARTS: dict[str, Part] = {"": "", "train": "train", **dict.fromkeys(TEST_FOLDERS, "test")}
 TOO_MANY = "more cells than columns"
 EXPECTED = "Expected a first line `path,label` (and task or domain, split, name), then the images."
 
 
 def listed_entries(file: Path) -> tuple[list[Entry], Groups | None]:
-    """The images of a CSV file, and what their groups are."""
+    """The images of a CSV file, and the kind of their groups."""
     rows = _rows(file)
     if {"task", "domain"} <= rows[0].keys():
-        raise UserError(f"{file} has the columns task and domain. Keep the one that is meant.")
+        raise UserError(f"{file} has the columns task and domain. Keep one of them.")
     kinds: dict[str, Groups] = {"task": "tasks", "domain": "domains"}
     groups = next((kind for name, kind in kinds.items() if name in rows[0]), None)
     entries = [_entry(file, line, row, groups) for line, row in enumerate(rows, start=2)]
@@ -74,15 +67,15 @@ def _entry(file: Path, line: int, row: dict[str, str], groups: str | None) -> En
 
 
 def _check_files(file: Path, entries: list[Entry]) -> None:
-    absent = [
+    missing = [
         f"{entry.name} (line {line})"
         for line, entry in enumerate(entries, start=2)
         if isinstance(entry.file, Path) and not os.path.exists(entry.file)
     ]
-    if absent:
+    if missing:
         raise UserError(
-            f"{len(absent)} of {len(entries)} images listed in {file} do not exist: "
-            f"{'; '.join(absent[:3])}. Paths are relative to {file.parent.resolve()}."
+            f"{len(missing)} of {len(entries)} images listed in {file} do not exist: "
+            f"{'; '.join(missing[:3])}. Paths are relative to {file.parent.resolve()}."
         )
     name, times = Counter(entry.name for entry in entries).most_common(1)[0]
     if times > 1:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @cache
 def reading_threads() -> ThreadPoolExecutor:
-    """Threads for decoding: Pillow lets go of the interpreter while it works."""
+    """Threads for decoding: Pillow releases the interpreter lock while it works."""
     return ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1)), "decode")
 
 
@@ -24,15 +24,15 @@ def in_threads(function: Callable[[S], T], items: Iterable[S]) -> Iterable[T]:
 
 
 class Budget:
-    """An amount of something that threads share: who wants more than is left waits for others."""
+    """An amount that threads share; a thread that needs more than is left waits for others."""
 
-    def __init__(self, most: int) -> None:
-        self.most = self.left = most
+    def __init__(self, limit: int) -> None:
+        self.limit = self.left = limit
         self._returned = Condition()
 
     @contextmanager
     def taken(self, amount: int) -> Iterator[None]:
-        amount = min(amount, self.most)  # alone, everybody may
+        amount = min(amount, self.limit)  # a single thread may always proceed
         with self._returned:
             self._returned.wait_for(lambda: self.left >= amount)
             self.left -= amount

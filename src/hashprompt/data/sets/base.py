@@ -14,10 +14,10 @@ from hashprompt.storage.cache import cache_dir
 from hashprompt.storage.files import read_file
 
 if TYPE_CHECKING:
-    from hashprompt.data.dataset import Source
+    from hashprompt.data.dataset import ImageSource
 
 MAX_BYTES = 10**8  # of a list of files; the longest has 3 MB
-Loader = Callable[[Path, StreamOptions, Track], "Source"]
+Loader = Callable[[Path, StreamOptions, Track], "ImageSource"]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torchvision import datasets
 
-from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.reading.arrays import coarse_source, to_tensor
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets.base import need
@@ -35,14 +35,14 @@ def cifar_tables(
     return train, test, tuple(parts[0].classes)
 
 
-def load_cifar100(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+def load_cifar100(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
     if options.labels == "coarse":
         return load_coarse(root, options, track)
     train, test, names = cifar_tables(datasets.CIFAR100, root)
-    return Source("split-cifar100", train, test, names, tasks=10, split="official")
+    return ImageSource("split-cifar100", train, test, names, tasks=10, split="official")
 
 
-def load_coarse(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+def load_coarse(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
     train, test, _ = cifar_tables(datasets.CIFAR100, root)
     stored = json.loads((files("hashprompt.data.sets") / "cifar100_coarse.json").read_text())
     fine_to_coarse, names = torch.tensor(stored["fine_to_coarse"]), tuple(stored["names"])

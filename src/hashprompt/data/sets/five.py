@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torchvision import datasets
 
-from hashprompt.data.dataset import ImageTable, Source
+from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.reading.arrays import read_arrays
 from hashprompt.data.reading.entries import held_out
 from hashprompt.data.reading.folders import scan_classes
-from hashprompt.data.reading.image_stores import Memory, Photos, open_photos
+from hashprompt.data.reading.image_stores import DecodedImages, Photos, open_photos
 from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
 from hashprompt.data.sets.base import MissingFiles, need
 from hashprompt.data.sets.cifar import cifar_tables
@@ -96,11 +96,11 @@ def _letters(root: Path, track: Track) -> Digits:
     """notMNIST as packed for continual learning (Train, Test), or the author's small archive."""
     packed = root / "notMNIST"
     if (packed / "Train").is_dir():
-        scans = [scan_classes(packed / part).classes for part in ("Train", "Test")]
+        scans = [scan_classes(packed / part)[0] for part in ("Train", "Test")]
         origin = "acl"
     else:
         need(root, "notMNIST_small")
-        whole = scan_classes(_innermost(root / "notMNIST_small")).classes
+        whole, _ = scan_classes(_innermost(root / "notMNIST_small"))
         origin = f"{HOLD_OUT} 90/10"
         tests = {
             label: held_out([f"{label}/{path.name}" for path in paths], LETTERS_TEST_SHARE)
@@ -147,11 +147,11 @@ FIVE: dict[str, tuple[str, FiveLoader]] = {
 }
 
 
-def load_five(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+def load_five(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
     """Labels are 10 · task + label."""
     parts = {title: _one(root, track, *how) for title, how in FIVE.items()}
     images = [[_pixels(getattr(p, s)) for p in parts.values()] for s in ("train", "test")]
-    store = Memory.of(*images[0], *images[1])  # of 28 and 32 px, so no one array
+    store = DecodedImages.of(*images[0], *images[1])  # of 28 and 32 px, so no one array
     rows = torch.arange(len(store.sizes))
     count = sum(len(part) for part in images[0])
     train, test = (
@@ -161,7 +161,7 @@ def load_five(root: Path, options: StreamOptions, track: Track = untracked) -> S
         )
         for s, chosen in (("train", rows[:count]), ("test", rows[count:]))
     )
-    return Source(
+    return ImageSource(
         "5-datasets",
         train,
         test,

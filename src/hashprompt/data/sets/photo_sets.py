@@ -1,12 +1,13 @@
 """Published sets of photos in folders: CUB-200, ImageNet-R, CORe50, Tiny-ImageNet."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import yaml
 
-from hashprompt.data.dataset import Source
-from hashprompt.data.reading.entries import Layout, read_folders, source_from
+from hashprompt.data.dataset import ImageSource
+from hashprompt.data.reading.entries import read_folders, source_from
 from hashprompt.data.reading.folders import Entry, Part, list_folder, scan_classes, subfolders
 from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
 from hashprompt.data.sets.base import need, read_lines, read_list
@@ -19,7 +20,7 @@ CUB_FOLDER, LAMDA_FOLDER = "CUB_200_2011", "cub"
 CUB_TABLES = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
 
 
-def load_cub(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+def load_cub(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
     if options.split == "lamda":
         return load_cub_lamda(root, options, track)
     folder = root / CUB_FOLDER
@@ -40,14 +41,20 @@ def load_cub(root: Path, options: StreamOptions, track: Track = untracked) -> So
     if sorted(numbers) != sorted(classes):
         raise UserError(f"{folder / 'classes.txt'} is damaged. Unpack the archive again.")
     class_names = tuple(classes[number] for number in numbers)
-    layout = Layout(class_names=class_names, split="official")
-    return source_from("split-cub200", entries, layout, options.reading(upright=False), track=track)
+    return source_from(
+        "split-cub200",
+        entries,
+        options.reading(upright=False),
+        split="official",
+        class_names=class_names,
+        track=track,
+    )
 
 
-def load_cub_lamda(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+def load_cub_lamda(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
     need(root, f"{LAMDA_FOLDER}/train", f"{LAMDA_FOLDER}/test")
     source = read_folders(root / LAMDA_FOLDER, "tasks", options.reading(upright=False), track)
-    return Source(**{**vars(source), "name": "split-cub200-lamda", "split": "lamda"})
+    return replace(source, name="split-cub200-lamda", split="lamda")
 
 
 def _cub_table(file: Path) -> dict[str, str]:
@@ -67,7 +74,7 @@ R_LISTS_MD5 = {  # the lists of CODA-Prompt, used by several papers
 LISTED, AS_FOUND = "coda-yaml", "folders"
 
 
-def load_imagenet_r(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+def load_imagenet_r(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
     need(root, R_FOLDER)
     found = _renditions(root / R_FOLDER)
     split = options.split or _split_at_hand(root, found)
@@ -87,7 +94,7 @@ def load_imagenet_r(root: Path, options: StreamOptions, track: Track = untracked
         for name, part in names.items()
     ]
     reading = options.reading(upright=False)
-    return source_from("split-imagenet-r", entries, Layout(split=split), reading, notes, track)
+    return source_from("split-imagenet-r", entries, reading, split=split, notes=notes, track=track)
 
 
 def _renditions(folder: Path) -> dict[str, tuple[Path, Part]]:
@@ -97,7 +104,7 @@ def _renditions(folder: Path) -> dict[str, tuple[Path, Part]]:
     return {
         f"{label}/{path.name}": (path, part)
         for part, place in moved or [("", folder)]
-        for label, paths in scan_classes(place).classes.items()
+        for label, paths in scan_classes(place)[0].items()
         for path in paths
     }
 
@@ -159,7 +166,7 @@ CORE50_TRAIN, CORE50_TEST = (1, 2, 4, 5, 6, 8, 9, 11), (3, 7, 10)
 CORE50_OBJECTS = tuple(f"o{number}" for number in range(1, 51))
 
 
-def load_core50(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+def load_core50(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
     """Training sessions are domains; the test set is the same after every one of them."""
     folder = root / CORE50_FOLDER
     need(folder, *(f"s{session}" for session in (*CORE50_TRAIN, *CORE50_TEST)))
@@ -172,20 +179,23 @@ def load_core50(root: Path, options: StreamOptions, track: Track = untracked) ->
             f"s{session}",
         )
         for session in (*CORE50_TRAIN, *CORE50_TEST)
-        for label, paths in scan_classes(folder / f"s{session}").classes.items()
+        for label, paths in scan_classes(folder / f"s{session}")[0].items()
         for path in paths
     ]
     odd = sorted({entry.label for entry in entries} - set(CORE50_OBJECTS))
     if odd:
         raise UserError(f"{folder} holds the objects {', '.join(odd[:3])}. Expected o1 … o50.")
-    layout = Layout(
+    return source_from(
+        "core50",
+        entries,
+        options.reading(upright=False),
+        split="NI",
         groups="domains",
         class_names=CORE50_OBJECTS,
         group_names=_session_order(root, options.domain_order),
-        split="NI",
         shared_test=True,
+        track=track,
     )
-    return source_from("core50", entries, layout, options.reading(upright=False), track=track)
 
 
 def _session_order(root: Path, order: str) -> tuple[str, ...]:
@@ -208,7 +218,7 @@ TINY_FOLDER = "tiny-imagenet-200"
 TINY_ANNOTATIONS = "val_annotations.txt"
 
 
-def load_tiny_imagenet(root: Path, options: StreamOptions, track: Track = untracked) -> Source:
+def load_tiny_imagenet(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
     folder = root / TINY_FOLDER
     need(folder, "train", "val")
     entries = _by_class(folder, "train")
@@ -216,9 +226,8 @@ def load_tiny_imagenet(root: Path, options: StreamOptions, track: Track = untrac
         entries += _annotated(folder / "val")
     else:
         entries += _by_class(folder, "val")
-    layout = Layout(split="official (val)")
     reading = options.reading(upright=False)
-    return source_from("split-tiny-imagenet", entries, layout, reading, track=track)
+    return source_from("split-tiny-imagenet", entries, reading, split="official (val)", track=track)
 
 
 def _by_class(folder: Path, part: str) -> list[Entry]:

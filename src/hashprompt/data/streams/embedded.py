@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from hashprompt.data.dataset import ImageTable, Source, concatenate
+from hashprompt.data.dataset import ImageSource, ImageTable, concatenate
 from hashprompt.data.streams.draw import Recipes, Style, draw, draw_pairs, draw_recipes
 
 # Far from the seeds of pretraining: these categories are new to every published backbone.
@@ -33,20 +33,20 @@ DOMAINS = {
 }
 
 
-def glyphs() -> Source:
+def glyphs() -> ImageSource:
     """60 drawn marks and shapes, cluttered and warped; ten tasks of six classes."""
     return _sixty("glyphs", GLYPHS_SEED, CLUTTERED, draw)
 
 
-def glyphs_pairs() -> Source:
+def glyphs_pairs() -> ImageSource:
     """60 drawn marks and shapes in warm colours, each over a cool one that counts for nothing."""
     return _sixty("glyphs-pairs", PAIRS_SEED, PAIRED, draw_pairs)
 
 
-def glyphs_domains() -> Source:
+def glyphs_domains() -> ImageSource:
     """10 drawn marks in five ways of drawing; one task for each way."""
     recipes = draw_recipes(DOMAINS_SEED, marks=10)
-    return Source(
+    return ImageSource(
         name="glyphs-domains",
         train=_drawn_in_all(recipes, 30, seed=DOMAINS_SEED + 100),
         test=_drawn_in_all(recipes, 15, seed=DOMAINS_SEED + 200),
@@ -57,7 +57,7 @@ def glyphs_domains() -> Source:
     )
 
 
-def digits() -> Source:
+def digits() -> ImageSource:
     """scikit-learn's 1,797 scanned digits, enlarged from 8 to 32 pixels; five tasks of two."""
     from sklearn.datasets import load_digits  # on use: it takes a second to import
     from sklearn.model_selection import train_test_split
@@ -69,7 +69,7 @@ def digits() -> Source:
     rows = torch.arange(len(labels))
     train, test = train_test_split(rows.numpy(), test_size=0.3, stratify=numbers, random_state=0)
     table = ImageTable(images, labels)
-    return Source(
+    return ImageSource(
         name="digits",
         train=table.select(torch.as_tensor(train)),
         test=table.select(torch.as_tensor(test)),
@@ -82,11 +82,11 @@ def digits() -> Source:
 Drawing = Callable[[Recipes, Tensor, Generator, Style], Tensor]
 
 
-def _sixty(name: str, seed: int, style: Style, drawing: Drawing) -> Source:
+def _sixty(name: str, seed: int, style: Style, drawing: Drawing) -> ImageSource:
     recipes = draw_recipes(seed, marks=44, shapes=8, attractors=8)
     order = torch.randperm(60, generator=torch.Generator().manual_seed(seed))
     recipes = recipes.select(order)  # so that each task holds a bit of everything
-    return Source(
+    return ImageSource(
         name=name,
         train=_drawn(recipes, 40, style, seed + 100, drawing),
         test=_drawn(recipes, 20, style, seed + 200, drawing),

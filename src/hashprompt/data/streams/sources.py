@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from hashprompt.data.dataset import Source
+from hashprompt.data.dataset import ImageSource
 from hashprompt.data.reading.arrays import read_arrays
 from hashprompt.data.reading.entries import read_folders, read_list
 from hashprompt.data.reading.folders import Groups
@@ -18,7 +18,7 @@ from hashprompt.data.streams.names import split_name
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
 
-DRAWN: dict[str, Callable[[], Source]] = {
+DRAWN: dict[str, Callable[[], ImageSource]] = {
     "glyphs": embedded.glyphs,
     "glyphs-pairs": embedded.glyphs_pairs,
     "glyphs-domains": embedded.glyphs_domains,
@@ -27,12 +27,12 @@ DRAWN: dict[str, Callable[[], Source]] = {
 
 
 @cache
-def embedded_source(name: str) -> Source:
+def embedded_source(name: str) -> ImageSource:
     """An embedded source, drawn once in a process."""
     return DRAWN[name]()
 
 
-def load_source(name: str, options: StreamOptions, track: Track = untracked) -> Source:
+def load_source(name: str, options: StreamOptions, track: Track = untracked) -> ImageSource:
     """Read the images of a stream."""
     data = SETS.get(name)
     _check_options(name, data, options)
@@ -52,7 +52,7 @@ def load_source(name: str, options: StreamOptions, track: Track = untracked) -> 
             return read_folders(Path(place), groups, options.reading(), track)
 
 
-def load_set(data: DataSet, options: StreamOptions, track: Track = untracked) -> Source:
+def load_set(data: DataSet, options: StreamOptions, track: Track = untracked) -> ImageSource:
     """A published benchmark from the data root."""
     root = data_root(options.data_root)
     try:

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from hashprompt.data.dataset import ImageTable, Source, concatenate, tensor_hash
+from hashprompt.data.dataset import ImageSource, ImageTable, concatenate, tensor_hash
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.streams.class_orders import order_classes
 from hashprompt.data.streams.sources import load_source
@@ -71,7 +71,7 @@ def load_stream(name: str, options: StreamOptions, seed: int, track: Track = unt
     return cut_source(load_source(name, options, track), name, options, seed)
 
 
-def cut_source(source: Source, name: str, options: StreamOptions, seed: int) -> Stream:
+def cut_source(source: ImageSource, name: str, options: StreamOptions, seed: int) -> Stream:
     """Cut a source into tasks; `name` is what the user called it."""
     _check(source)
     fingerprint = source.fingerprint or tensor_hash(
@@ -108,7 +108,7 @@ def cut_source(source: Source, name: str, options: StreamOptions, seed: int) -> 
     )
 
 
-def _check(source: Source) -> None:
+def _check(source: ImageSource) -> None:
     if not len(source.train) or not len(source.test):
         raise UserError(
             f"Stream `{source.name}` is empty: {len(source.train)} training and "
@@ -125,7 +125,7 @@ def _check(source: Source) -> None:
         _check_domains(source, source.train.domains)
 
 
-def _check_domains(source: Source, domains: Tensor) -> None:
+def _check_domains(source: ImageSource, domains: Tensor) -> None:
     """Every domain must show every class, or a method could not describe it."""
     there = set(zip(domains.tolist(), source.train.labels.tolist(), strict=True))
     for d, domain in enumerate(source.domain_names):
@@ -137,7 +137,7 @@ def _check_domains(source: Source, domains: Tensor) -> None:
                 )
 
 
-def _without_test(source: Source, share: float) -> Source:
+def _without_test(source: ImageSource, share: float) -> ImageSource:
     """Part of the training images in the place of the test images."""
     if source.shared_test:
         return _without_last_domains(source, share)
@@ -150,7 +150,7 @@ def _without_test(source: Source, share: float) -> Source:
     return replace(source, train=train, test=test)
 
 
-def _without_last_domains(source: Source, share: float) -> Source:
+def _without_last_domains(source: ImageSource, share: float) -> ImageSource:
     """Whole domains are held out: neighbouring frames of one film would give it all away."""
     assert source.train.domains is not None
     count = len(source.domain_names)
@@ -166,7 +166,7 @@ def _without_last_domains(source: Source, share: float) -> Source:
     )
 
 
-def _ordered_domains(source: Source, options: StreamOptions, seed: int) -> Source:
+def _ordered_domains(source: ImageSource, options: StreamOptions, seed: int) -> ImageSource:
     if not source.domain_names or options.domain_order == "natural":
         return source
     if options.domain_order.startswith("ni-run-") and source.name == "core50":
@@ -188,7 +188,7 @@ def _ordered_domains(source: Source, options: StreamOptions, seed: int) -> Sourc
     return replace(source, train=moved(source.train), test=moved(source.test), domain_names=names)
 
 
-def _class_order(source: Source, options: StreamOptions, seed: int) -> Tensor:
+def _class_order(source: ImageSource, options: StreamOptions, seed: int) -> Tensor:
     present = torch.unique(source.train.labels)
     if source.domain_names:
         order = present  # classes are all there from the first task on
@@ -202,7 +202,7 @@ def _class_order(source: Source, options: StreamOptions, seed: int) -> Tensor:
     return order[: options.classes]
 
 
-def _chunks(source: Source, options: StreamOptions, order: Tensor) -> list[Tensor]:
+def _chunks(source: ImageSource, options: StreamOptions, order: Tensor) -> list[Tensor]:
     """Arrival ids of the classes of each task."""
     ids = torch.arange(len(order))
     if source.task_of:
@@ -261,7 +261,7 @@ def _by_class(chunks: list[Tensor], train: ImageTable, test: ImageTable) -> tupl
 
 
 def _by_domain(
-    source: Source, options: StreamOptions, train: ImageTable, test: ImageTable, classes: int
+    source: ImageSource, options: StreamOptions, train: ImageTable, test: ImageTable, classes: int
 ) -> tuple[TaskData, ...]:
     count = options.tasks or len(source.domain_names)
     if count > len(source.domain_names):

@@ -533,7 +533,7 @@ def test_a_loss_that_is_not_finite_stops_at_a_named_step(
 
 def test_training_that_diverges_in_its_last_step_is_noticed(tiny_run: Any, tmp_path: Path) -> None:
     one_step = {"lr": 1e30, "epochs": 1, "batch_size": 16, **METHODS["averaged-prompt"]}
-    with pytest.raises(UserError, match=r"Features are not finite.* smaller lr"):
+    with pytest.raises(UserError, match=r"Non-finite features.* smaller lr"):
         tiny_run(tmp_path / "out", method="averaged-prompt", **one_step)
 
 

@@ -233,11 +233,11 @@ def test_backbones_lists_what_can_be_named(cli: Any) -> None:
 
 
 HELP = {
-    "run": ["Train a method over a stream of tasks", "--set", "KEY=VALUE", "--overwrite"],
+    "run": ["Train a method on a stream of tasks", "--set", "KEY=VALUE", "--overwrite"],
     "resume": ["Resume an interrupted run"],
-    "report": ["Write report.html"],
-    "compare": ["One table of several runs", "--allow-mixed"],
-    "methods": ["the options of one", "--all"],
+    "report": ["Rewrite report.html"],
+    "compare": ["Compare runs in one table", "--allow-mixed"],
+    "methods": ["show one with its options", "--all"],
 }
 
 

@@ -166,7 +166,7 @@ def test_complaints_about_arguments_show_them(name: str, cli: Any) -> None:
 
 # Nothing else prints. ------------------------------------------------------------------------
 
-PRINTING = {"terminal.py", "progress.py", "cli/printing.py", "storage/download.py"}
+PRINTING = {"ui/terminal.py", "ui/progress.py", "cli/printing.py", "storage/download.py"}
 OF_TYPER = {"typer.echo", "typer.secho", "typer.confirm", "typer.prompt"}
 
 
@@ -237,7 +237,7 @@ def test_names_that_are_no_text_are_refused(cli: Any, tmp_path: Path) -> None:
             Image.new("RGB", (24, 24), (40 * i, 9, 9)).save(tmp_path / label / f"{i}a\udce4.png")
     outcome = cli("data", "check", tmp_path)
     assert outcome.code == 1
-    assert r"a\udce4.png holds bytes that are no letters in UTF-8" in outcome.said
+    assert r"a\udce4.png is not valid UTF-8" in outcome.said
 
 
 def result_of(name: str) -> dict[str, Any]:

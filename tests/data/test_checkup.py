@@ -119,7 +119,7 @@ def test_data_check_of_a_sound_folder(cli: Any, tree: Any, tmp_path: Path) -> No
     outcome = cli("data", "check", root, "--sheet", tmp_path / "new" / "sheet.png")
     assert outcome.code == 0
     assert "photos: 2 classes, 10 training and 2 test images, split toolkit-v1" in outcome.out
-    assert "Nothing wrong was found." in outcome.out
+    assert "No problems found." in outcome.out
     assert Image.open(tmp_path / "new" / "sheet.png").size[0] > 500
 
 

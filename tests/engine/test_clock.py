@@ -33,9 +33,3 @@ def test_both_clocks_go_to_the_phase_and_on_after_a_resume(monkeypatch: pytest.M
     pass_by(1.0, 1.0)
     resumed.stop()
     assert (timings[0]["seconds"], timings[0]["cpu_seconds"]) == (4.0, 2.75)
-    old: list[dict[str, Any]] = [{"task": 0, "phase": "wtp", "seconds": 3.0, "images": 8}]
-    earlier = Clock(old)  # of a version that did not measure it
-    earlier.start(0, "wtp")
-    pass_by(1.0, 1.0)
-    earlier.stop()
-    assert old == [{"task": 0, "phase": "wtp", "seconds": 4.0, "images": 8}]

@@ -168,7 +168,7 @@ def test_an_interrupted_learn_is_resumed_without_naming_the_photos(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["birds"], "Say what to learn: hashprompt learn birds PHOTOS"),
+        (["birds"], "No photos given. Expected: hashprompt learn birds PHOTOS"),
         (["birds", "may", "--quick", "--best"], "Give --quick or --best, not both."),
         (["birds", "may", "--resume", "--discard"], "Give --resume or --discard, not both."),
         (["birds", "may", "--report", "x", "--no-report"], "Give --report or --no-report"),
@@ -284,21 +284,22 @@ def test_predict_prints_a_row_for_each_image(cli: Any, taught: Any, spring: Path
     images = [spring / name / "0-1.png" for name in ("ash", "birch")]
     outcome = cli("predict", taught.folder, *images)
     assert outcome.code == 0
-    heading, *rows = outcome.out.splitlines()
+    heading, *rows, legend = outcome.out.splitlines()
     assert heading.split("  ")[0].strip() == "file"
+    assert "above 0.95 an image counts as unknown" in legend
     for image, row in zip(images, rows, strict=True):
         answer = taught.predict(image)
-        others = ", ".join(f"{name} {100 * p:.0f} %" for name, p in answer.top(3)[1:])
-        cells = [answer.label, f"{100 * answer.confidence:.0f} %", f"{answer.unknown:.2f}", others]
+        others = ", ".join(f"{name} {p:.0%}" for name, p in answer.top(3)[1:])
+        cells = [answer.label, f"{answer.confidence:.0%}", f"{answer.unknown:.2f}", others]
         assert row.startswith(str(image))
-        said = "unknown, most like " if answer.is_unknown else ""
+        said = "unknown, closest: " if answer.is_unknown else ""
         assert " ".join(row.removeprefix(str(image)).split()) == said + " ".join(cells)
 
 
 def test_one_image_is_told_what_it_reminds_of(cli: Any, taught: Any, ash: Path) -> None:
     near = taught.predict(ash).reminds_of[0]
     assert (
-        f"Reminds of {near['class']} from {near['learned']}"
+        f"Closest classes: {near['class']} (learned {near['learned']})"
         in cli("predict", taught.folder, ash).out
     )
 
@@ -330,7 +331,7 @@ def test_patterns_and_folders_are_looked_into(cli: Any, taught: Any, spring: Pat
 def test_the_threshold_makes_an_image_unknown(cli: Any, taught: Any, ash: Path) -> None:
     asked = ["predict", taught.folder, ash, "--unknown-threshold"]
     assert json.loads(cli(*asked, 1, "--json").out)[0]["is_unknown"] is False
-    assert "unknown, most like ash" in cli(*asked, 0).out
+    assert "unknown, closest: ash" in cli(*asked, 0).out
 
 
 def test_answers_can_be_written_as_csv(cli: Any, taught: Any, ash: Path, tmp_path: Path) -> None:
@@ -356,7 +357,7 @@ def test_history_is_a_table_with_an_arrow_at_the_current_version(cli: Any, taugh
     outcome = cli("history", taught.folder)
     _, first, _, second = taught.history()
     heading, look, one, _, two = outcome.out.splitlines()
-    assert "spring (look)" in look
+    assert "spring (untrained)" in look
     columns = "version when learned classes photos accuracy size"
     assert heading.split() == columns.split()
     assert one.lstrip().startswith("2 ")
@@ -372,7 +373,7 @@ def test_history_is_a_table_with_an_arrow_at_the_current_version(cli: Any, taugh
 def test_history_says_what_was_undone(cli: Any, trees: Path) -> None:
     assert cli("undo", trees).code == 0
     outcome = cli("history", trees)
-    assert f"Undone, but kept: 4; hashprompt undo {trees} --to 4" in outcome.out
+    assert f"Undone, but kept: 4. Restore: hashprompt undo {trees} --to 4" in outcome.out
 
 
 def test_one_is_told_as_one(cli: Any, tmp_path: Path) -> None:
@@ -384,7 +385,7 @@ def test_one_is_told_as_one(cli: Any, tmp_path: Path) -> None:
     two = write_photos(tmp_path / "two", ("ash", "birch"), each=6, seed=1)
     told = cli("learn", tmp_path / "m", two, *flags).out
     assert "1 new class and more photos of 1 known one;" in told
-    assert "knows 1 class)" in cli("undo", tmp_path / "m").out
+    assert "; 1 class)" in cli("undo", tmp_path / "m").out
 
 
 def test_history_says_that_an_instant_learn_was_undone(
@@ -394,14 +395,14 @@ def test_history_says_that_an_instant_learn_was_undone(
     assert cli("learn", trees, more, "--instant", "--no-report", "--quiet").code == 0
     assert cli("undo", trees).code == 0
     outcome = cli("history", trees)
-    assert f"Undone, but kept: 5; hashprompt undo {trees} --to 5" in outcome.out
+    assert f"Undone, but kept: 5. Restore: hashprompt undo {trees} --to 5" in outcome.out
 
 
 def test_history_tells_of_damaged_versions(cli: Any, trees: Path) -> None:
     (trees / "versions" / "0002" / "version.json").write_text("{")
     outcome = cli("history", trees)
     assert outcome.code == 0
-    assert "Damaged, and left out here: version 2." in outcome.said
+    assert "Not listed, because damaged: version 2." in outcome.said
     _, first, _, second = json.loads(cli("history", trees, "--json").out)
     assert first.keys() == {"version", "damaged", "current"}
     assert (first["version"], first["current"]) == (2, False)
@@ -438,7 +439,7 @@ def test_diff_tells_which_options_a_learn_had(cli: Any, trees: Path, tmp_path: P
 
 def test_undo_goes_back_and_says_how_to_return(cli: Any, trees: Path) -> None:
     outcome = cli("undo", trees)
-    assert f"{trees} is version 2 now (learned spring, knows 3 classes)." in outcome.out
+    assert f"{trees} is now version 2 (learned spring; 3 classes)." in outcome.out
     assert Store(trees).current() == 2
     assert f"hashprompt undo {trees} --to 4" in outcome.out
     assert cli("undo", trees, "--to", 4).code == 0
@@ -469,7 +470,7 @@ def test_diff_prints_classes_that_changed(cli: Any, taught: Any) -> None:
         accuracy = found["accuracy"][name]["new"]
         assert lines[name] == f"{name} – {accuracy:.1f} % new +10"
     assert lines["ash"].endswith("+10")
-    assert "Classes: 2 new, 0 gone." in outcome.out
+    assert "Classes: 2 new, 0 removed." in outcome.out
     assert json.loads(cli("diff", taught.folder, 2, 4, "--json").out) == found
 
 
@@ -512,5 +513,5 @@ def test_a_folder_of_photos_is_no_classifier(cli: Any, spring: Path) -> None:
 
 def test_help_shows_the_commands_for_own_photos(cli: Any) -> None:
     text = cli("--help").out
-    assert text.index("Own photos") < text.index(" predict ")
+    assert text.index("Own photos") < text.index("│ predict ")
     assert "--unknown-threshold" in cli("predict", "--help").out

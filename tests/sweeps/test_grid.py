@@ -197,8 +197,8 @@ def test_a_plan_survives_being_written_down() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["status"], "Which sweep?"),
-        (["grid.yaml"], "Say where it goes"),
+        (["status"], "No sweep given"),
+        (["grid.yaml"], "No folder given"),
         (["missing.yaml", "--out", "out"], "Cannot read missing.yaml"),
         (["status", "nowhere"], "nowhere is not the folder of a sweep"),
         (["grid.yaml", "--out", "out", "--workers", "0"], "at least one has to work"),

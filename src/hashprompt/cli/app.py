@@ -1,4 +1,4 @@
-"""`hashprompt`: teach a classifier photos; run and compare methods; lists of what there is."""
+"""The command line: all commands, and errors without tracebacks."""
 
 import sys
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from hashprompt import __version__
 from hashprompt.cli import data, listings, paper, photos, runs, serve, sweeps, versions
+from hashprompt.cli.arguments import Command
 from hashprompt.cli.printing import (
     never_fail_to_print,
     print_error,
@@ -23,7 +24,7 @@ CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # where it is depends on typer
 
 
 class Commands(TyperGroup):
-    """Messages about arguments make them `visible`: shells put names of files in there."""
+    """Makes messages about arguments `visible`: arguments may be file names of any kind."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         with _visible_messages():
@@ -49,11 +50,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Image classifiers that keep learning: new classes arrive task by task, old images are "
-    "not kept.\n\nOwn photos: `hashprompt learn birds/ photos/2026-05/`, then `hashprompt predict "
-    "birds/ garden.jpg`.\n\nBenchmarks: start with `hashprompt run`: it trains Hash on an "
-    "embedded stream of drawings with an embedded vision transformer, in minutes, without any "
-    "download.",
+    help="Train image classifiers on classes that arrive over time, without storing old images."
+    "\n\nYour own photos: `hashprompt learn birds/ photos/2026-05/`, then `hashprompt predict "
+    "birds/ garden.jpg`.\n\nBenchmarks: `hashprompt run` trains Hash on an embedded stream of "
+    "synthetic glyphs, in minutes and without a download.",
 )
 OWN_PHOTOS = (
     *(photos.learn, photos.predict, photos.sort, versions.history, versions.undo, versions.diff),
@@ -65,7 +65,7 @@ BENCHMARKS = (
 )
 for panel, commands in (("Own photos", OWN_PHOTOS), ("Benchmarks", BENCHMARKS)):
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        app.command(cls=Command, rich_help_panel=panel)(command)
 app.add_typer(data.app, name="data", rich_help_panel="Benchmarks")
 app.add_typer(paper.app, name="paper", rich_help_panel="Benchmarks")
 
@@ -78,17 +78,17 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def common(
-    debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Options before the command."""
 
 
 def main() -> None:
-    """Entry point: errors that the user can act on come without a traceback."""
+    """Entry point; prints errors that the user can act on without a traceback."""
     never_fail_to_print()
     try:
         with warnings_in_words():
@@ -108,12 +108,10 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, OSError):
         named = [shortened(name, 200) for name in (error.filename, error.filename2) if name]
         where = f"{' and '.join(map(str, named))}: " if named else ""
-        return f"{where}{error.strerror or error}. `hashprompt --debug …` shows where it happened."
+        return f"{where}{error.strerror or error}. `hashprompt --debug …` shows the traceback."
     if "embedded null" in str(error):
-        return "A path holds a character that no path can hold (\\x00). Give the path without it."
+        return "A path contains the character \\x00, which no path can contain. Remove it."
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         name = shortened(error.object, 200)
-        return (
-            f"The name {name} holds bytes that are no letters in UTF-8. Rename the file or folder."
-        )
+        return f"The name {name} is not valid UTF-8. Rename the file or folder."
     return None

@@ -1,10 +1,12 @@
 """Arguments that several commands take; `NAME=VALUE` on the command line."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from hashprompt.errors import UserError, shortened
 
@@ -14,9 +16,11 @@ MAX_VALUE = 3500  # characters; a number of so many digits can still be printed
 
 Effort = Literal["instant", "quick", "normal", "best"]
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Number = Annotated[int, typer.Option(min=1, metavar="N")]
+Probability = Annotated[float, typer.Option(min=0, max=1, metavar="P")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-PlanOnly = Annotated[bool, typer.Option("--plan", help="Print what would be done, and stop.")]
+PlanOnly = Annotated[bool, typer.Option(help="Print what would be done, and stop.")]
 Backbone = Annotated[
     str | None,
     typer.Option("--backbone", "-b", help="A name (see `backbones`), FILE or NAME@FILE."),
@@ -27,9 +31,9 @@ Settings = Annotated[
 ]
 
 # Of runs.
-Run = Annotated[Path, typer.Argument(help="The run directory.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")]
 Download = Annotated[
-    bool, typer.Option("--download", help="Allow downloads of weights or images that it names.")
+    bool, typer.Option(help="Allow downloads of the weights or images that the run names.")
 ]
 LogTo = Annotated[
     list[str] | None,
@@ -37,23 +41,32 @@ LogTo = Annotated[
 ]
 
 # Of a classifier of own photos.
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The classifier's folder.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of the classifier.")]
 NewModel = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="The classifier's folder, new or existing.")
+    Path, typer.Argument(metavar="MODEL", help="Folder of the classifier, new or existing.")
 ]
 Rename = Annotated[
     list[str] | None,
     typer.Option(metavar="OLD=NEW", help="Another name for a class; may be repeated."),
 ]
-NoReport = Annotated[
-    bool, typer.Option("--no-report", help="Write no page about what a session changed.")
-]
-Sure = Annotated[
-    float, typer.Option(min=0, max=1, help="Answers below this probability count as unsure.")
-]
-UnknownThreshold = Annotated[
-    float, typer.Option(min=0, max=1, help="Images above this score count as unknown.")
-]
+
+
+class Command(TyperCommand):
+    """A command whose docstring is its help: `Args:` describes its options.
+
+    A switch that is off by default has no `--no-…`.
+    """
+
+    def __init__(
+        self, name: str | None, *, params: list[Any], help: str | None = None, **rest: Any
+    ) -> None:
+        text, _, section = (help or "").partition("\nArgs:\n")
+        described = dict(re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE))
+        for param in params:
+            param.help = " ".join(described.get(param.name, param.help or "").split())
+            if param.default is False:
+                param.secondary_opts = []
+        super().__init__(name, params=params, help=text.rstrip(), **rest)
 
 
 def parse_settings(items: Iterable[str] | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hashprompt.cli.arguments import Command
 from hashprompt.cli.printing import console, print_line
 from hashprompt.errors import UserError
 from hashprompt.ui.terminal import PlainTable, styled
@@ -14,40 +15,44 @@ if TYPE_CHECKING:
     from hashprompt.data.checking.checkup import Checkup
     from hashprompt.data.sets import DataSet
 
-app = typer.Typer(no_args_is_help=True, help="Data sets: list, check and fetch them.")
+app = typer.Typer(no_args_is_help=True, help="List, check and download data sets.")
 Root = Annotated[
-    Path | None, typer.Option("--root", help="Data root; default: $HASHPROMPT_DATA, else cache.")
+    Path | None, typer.Option(help="Data root; default: $HASHPROMPT_DATA, else the cache.")
 ]
 MAX_ROWS = 12  # of the table of classes
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_sets(root: Root = None) -> None:
-    """List the published benchmarks, and which of them are on this machine."""
+    """List the published benchmarks and whether they are on this machine."""
     from hashprompt.data.sets import SETS
 
     place = _root(root)
     table = PlainTable(box=None, pad_edge=False)
-    for heading in ("data set", "fetched", "download", "what it is"):
-        table.add_column(heading, no_wrap=heading != "what it is")
+    for heading in ("data set", "fetched", "download", "description"):
+        table.add_column(heading, no_wrap=heading != "description")
     for data in SETS.values():
         sizes = [remote.size for remote in data.remotes]
         known = sum(size for size in sizes if size) / 1e9
-        size = "–" if not sizes else f"{known:.2f} GB" if known else "not known"
+        size = "–" if not sizes else f"{known:.2f} GB" if known else "unknown"
         size = size if all(sizes) or not known else f"over {size}"
         table.add_row(data.name, _state(data, place), size, data.about)
     console.print(table)
     print_line(f"Data root: {place}")
 
 
-@app.command()
+@app.command(cls=Command)
 def fetch(
-    name: Annotated[str, typer.Argument(help="A data set; see `hashprompt data list`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME")],
     root: Root = None,
 ) -> None:
-    """Download a data set, verify its checksum and unpack it. Interrupted, it goes on later.
+    """Download a data set, verify its checksum and unpack it.
 
-    Files that you put into the data root yourself are verified and unpacked in the same way.
+    An interrupted download resumes. Files that you put into the data root yourself are verified
+    and unpacked in the same way.
+
+    Args:
+        name: A data set; see `hashprompt data list`.
     """
     from hashprompt.data.fetching.fetch import fetch as fetch_set
     from hashprompt.data.sets import SETS
@@ -64,19 +69,23 @@ def fetch(
     )
 
 
-@app.command()
+@app.command(cls=Command)
 def check(
-    name: Annotated[str, typer.Argument(help="A stream's name, or a folder, .csv or .npz file.")],
+    name: Annotated[str, typer.Argument(metavar="NAME")],
     root: Root = None,
-    sheet: Annotated[
-        Path | None, typer.Option(help="Write a contact sheet (PNG) of the classes here.")
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="As the option of a run.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="List all classes.")] = False,
+    sheet: Path | None = None,
+    split: str | None = None,
+    every: Annotated[bool, typer.Option("--all")] = False,
 ) -> None:
-    """Count, measure and read all images: broken ones, repeats between training and test.
+    """Count and read all images; report unreadable ones and repeats across training and test.
 
-    Exit code 1 where a run would refuse to start.
+    The exit code is 1 if a run would refuse to start.
+
+    Args:
+        name: A stream, or a folder, .csv or .npz file.
+        sheet: Write a contact sheet (PNG) of the classes to this file.
+        split: A published split, as the option of a run.
+        every: List all classes.
     """
     from hashprompt.data.streams.names import split_name
     from hashprompt.options import build
@@ -127,7 +136,7 @@ def _show(found: "Checkup", every: bool) -> None:
         for text in texts:
             console.print(styled((f"{kind}:", style), f" {text}"), soft_wrap=True)
     if not found.warnings and not found.problems:
-        print_line("Nothing wrong was found.", "green")
+        print_line("No problems found.", "green")
 
 
 def _state(data: "DataSet", root: Path) -> str:

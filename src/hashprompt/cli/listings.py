@@ -1,4 +1,4 @@
-"""`hashprompt methods`, `streams`, `backbones`: what there is to choose from."""
+"""`hashprompt methods`, `streams`, `backbones`."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,21 +15,20 @@ if TYPE_CHECKING:
 
 
 def methods(
-    name: Annotated[
-        str | None, typer.Argument(help="Show the options of this method; or `check`.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Argument(metavar="[FILE.py]", help="Of `check`: your file, or a method.")
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Show all options, not only the most important ones.")
-    ] = False,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME|check]")] = None,
+    target: Annotated[str | None, typer.Argument(metavar="[FILE.py]")] = None,
+    every: Annotated[bool, typer.Option("--all")] = False,
 ) -> None:
-    """List the methods, or the options of one; `methods check FILE.py` tests your own.
+    """List the methods, show one with its options, or test your own: `methods check FILE.py`.
 
     The check trains a method on three small tasks with the embedded ViT and tests every contract
-    of methods: answers that do not depend on the batch, runs that resume to the same bits from a
-    cut in any phase, and so on. Exit code 1 if one is broken.
+    of methods, e.g. that predictions do not depend on the batch, and that an interrupted run
+    resumes to identical results. The exit code is 1 if a contract is broken.
+
+    Args:
+        name: A method; or `check`.
+        target: With `check`: your file, or a method.
+        every: Show all options, not only the most important ones.
     """
     if name == "check" or target is not None:
         _check(name, target)
@@ -50,7 +49,7 @@ def _list_methods() -> None:
         text = f"{method.info.summary}{keeps} ({', '.join(presets(name))})"
         families[method.info.family][name] = text
     console.print(_listing("method", families))
-    print_line("Options of one: hashprompt methods NAME")
+    print_line("Options and presets of a method: hashprompt methods NAME")
 
 
 def _show_method(name: str, every: bool) -> None:
@@ -100,7 +99,7 @@ def _preset_table(preset: str, sections: dict[str, dict[str, Any]]) -> PlainTabl
 
 def _check(word: str | None, target: str | None) -> None:
     if word != "check" or target is None:
-        raise UserError("Name what to check: hashprompt methods check FILE.py (or a method)")
+        raise UserError("No method given. Expected: hashprompt methods check FILE.py (or a method)")
     from hashprompt.checks import check_method
     from hashprompt.methods.registry import find_method, import_methods
 
@@ -131,7 +130,7 @@ def streams() -> None:
 
 
 def backbones() -> None:
-    """List the frozen vision transformers: those on this machine, and those to download."""
+    """List the pretrained vision transformers, and whether they are on this machine."""
     from hashprompt.backbone.names import available_backbones
 
     console.print(_listing("backbone", {"": available_backbones()}))
@@ -140,7 +139,7 @@ def backbones() -> None:
 def _listing(kind: str, groups: dict[str, dict[str, str]]) -> PlainTable:
     """Rows by group; a group without a name has no heading."""
     # Folded: a path that is too long for a line must come out whole.
-    table = PlainTable(kind, Column("what it is", overflow="fold"), box=None, pad_edge=False)
+    table = PlainTable(kind, Column("description", overflow="fold"), box=None, pad_edge=False)
     for group, rows in groups.items():
         if group and rows:
             table.add_row()

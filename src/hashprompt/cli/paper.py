@@ -6,16 +6,16 @@ from typing import Annotated
 import typer
 
 from hashprompt.cli import sweeps
-from hashprompt.cli.arguments import LogTo, PlanOnly, Quiet, Settings, parse_settings
+from hashprompt.cli.arguments import Command, LogTo, PlanOnly, Quiet, Settings, parse_settings
 from hashprompt.cli.printing import console, print_line, print_text
 from hashprompt.ui.terminal import PlainTable
 
-app = typer.Typer(no_args_is_help=True, help="The paper's tables, figures and claims by name.")
+app = typer.Typer(no_args_is_help=True, help="Run and report the paper's tables and figures.")
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_experiments() -> None:
-    """List tables and figures, and how many runs each of them takes."""
+    """List tables and figures, and the number of runs of each."""
     from hashprompt.paper.data import SCALES, experiments, scale_table
     from hashprompt.paper.grids import SEEDS
 
@@ -30,21 +30,19 @@ def list_experiments() -> None:
         used = f" (runs of {', '.join(experiment.uses)})" if experiment.uses else ""
         table.add_row(experiment.name, *shown, experiment.title + used)
     console.print(table)
-    print_text(f"Columns of scales count runs with {SEEDS} seeds. The scales:")
+    print_text(f"Number of runs with {SEEDS} seeds, at these scales:")
     for name, scale in scale_table().scales.items():
         print_text(f"  {name}: {scale.about}.")
 
 
-@app.command()
+@app.command(cls=Command)
 def run(
-    names: Annotated[list[str], typer.Argument(help="Tables or figures, e.g. T5; see `list`.")],
-    scale: Annotated[str, typer.Option(help="`nano`, `mini` or `full`.")],
-    out: Annotated[
-        str, typer.Option(help="Folder or URI of the runs; several tables may share it.")
-    ],
-    data: Annotated[Path | None, typer.Option(help="mini: images, an .npz file.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="mini: weights of a small ViT.")] = None,
-    seeds: Annotated[int, typer.Option(help="Runs of each row.")] = 3,
+    names: Annotated[list[str], typer.Argument(metavar="NAMES…")],
+    scale: Annotated[str, typer.Option()],
+    out: Annotated[str, typer.Option()],
+    data: Path | None = None,
+    weights: Path | None = None,
+    seeds: int = 3,
     set_: Settings = None,
     engine: sweeps.EngineName = "processes",
     workers: sweeps.Workers = None,
@@ -56,7 +54,7 @@ def run(
     log: LogTo = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run tables or figures of the paper; finished runs are never run again.
+    """Run tables or figures of the paper. Finished runs are not repeated.
 
     Examples:
 
@@ -66,6 +64,14 @@ def run(
     --out runs/paper`
 
     `hashprompt paper run T1 --scale full --out runs/paper --plan` · what it would cost
+
+    Args:
+        names: Tables or figures, e.g. T5; see `list`.
+        scale: `nano`, `mini` or `full`.
+        out: Folder or URI of the runs; several tables may share it.
+        data: mini: images, an .npz file.
+        weights: mini: weights of a small ViT.
+        seeds: Runs of each row.
     """
     from hashprompt.paper.grids import cells, make_setting
 
@@ -88,20 +94,23 @@ def run(
         sweeps.show(run_sweep(planned, out, chosen, quiet, log or ()), ended=True)
 
 
-@app.command()
+@app.command(cls=Command)
 def report(
-    ledger: Annotated[
-        list[str], typer.Option(help="Folder or URI of runs, or a ledger; may be repeated.")
-    ],
-    out: Annotated[Path, typer.Option(help="Folder of the report.")],
+    ledger: Annotated[list[str], typer.Option()],
+    out: Annotated[Path, typer.Option()],
     set_: Settings = None,
 ) -> None:
-    """Write what the runs found beside the paper: report.html, report.md, claims.md, figures."""
+    """Compare results with the paper: report.html, report.md, claims.md, figures.
+
+    Args:
+        ledger: Folder or URI of runs, or a ledger; may be repeated.
+        out: Folder of the report.
+    """
     from hashprompt.paper.results import read_ledgers
     from hashprompt.sweeps.folder import local_places
 
     with local_places(ledger) as paths:
-        results = read_ledgers(paths, parse_settings(set_))  # before what draws
+        results = read_ledgers(paths, parse_settings(set_))  # before matplotlib
     from hashprompt.paper.report import write_paper_report
 
     print_line(f"Report: {write_paper_report(results, out)}")

@@ -12,13 +12,12 @@ from hashprompt.cli.arguments import (
     Effort,
     Model,
     NewModel,
-    NoReport,
+    Number,
     PlanOnly,
+    Probability,
     Quiet,
     Rename,
     Settings,
-    Sure,
-    UnknownThreshold,
     parse_settings,
 )
 from hashprompt.cli.classifiers import asking, existing, print_done, renamed
@@ -27,68 +26,68 @@ from hashprompt.errors import UserError
 from hashprompt.ui.terminal import Column, PlainTable, styled
 
 if TYPE_CHECKING:
-    from hashprompt.photos import Answer, ContinualClassifier
+    from hashprompt.photos import Answer
 
 
 def learn(
     model: NewModel,
-    photos: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[PHOTOS]", help="A folder with one folder per class, or a CSV file."
-        ),
-    ] = None,
-    test: Annotated[
-        Path | None,
-        typer.Option(help="Photos to test with; without it a fifth of each class is held out."),
-    ] = None,
-    instant: Annotated[
-        bool, typer.Option("--instant", help="Fit on frozen features only, without training.")
-    ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Train for a shorter time.")] = False,
-    best: Annotated[bool, typer.Option("--best", help="Train for a longer time.")] = False,
+    photos: Annotated[Path | None, typer.Argument(metavar="[PHOTOS]")] = None,
+    test: Path | None = None,
+    instant: bool = False,
+    quick: bool = False,
+    best: bool = False,
     plan: PlanOnly = False,
     backbone: Backbone = None,
     rename: Rename = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume an interrupted session.")
-    ] = False,
-    discard: Annotated[
-        bool, typer.Option("--discard", help="Drop the interrupted session, then learn these.")
-    ] = False,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the page about what changed; default: MODEL-reports."),
-    ] = None,
-    no_report: NoReport = False,
-    unreadable: Annotated[
-        Literal["stop", "skip"], typer.Option(help="What to do about broken images.")
-    ] = "stop",
+    resume: bool = False,
+    discard: bool = False,
+    report: Path | None = None,
+    no_report: bool = False,
+    unreadable: Literal["stop", "skip"] = "stop",
     set_: Settings = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Teach a classifier photos: new classes, more of known ones, or both.
+    """Teach photos to a classifier: new classes, more photos of known classes, or both.
 
     Examples:
 
     `hashprompt learn birds/ photos/2026-05/` · class folders: photos/2026-05/robin/1.jpg …
 
-    `hashprompt learn birds/ photos/2026-06/ --plan` · what would be done, and how long it takes
+    `hashprompt learn birds/ photos/2026-06/ --plan` · what would be done, and the time it takes
 
     `hashprompt learn birds/ photos/2026-06/ --instant` · in seconds, without training
 
     `hashprompt learn birds/ --resume` · after a crash
+
+    Args:
+        photos: A folder with one folder per class, or a CSV file.
+        test: Photos to test with; default: a fifth of each class is held out.
+        instant: Fit on frozen features only, without training.
+        quick: Train for a shorter time.
+        best: Train for a longer time.
+        resume: Resume an interrupted session.
+        discard: Drop the interrupted session, then learn these photos.
+        report: Folder of the page about what changed; default: MODEL-reports.
+        no_report: Write no such page.
+        unreadable: What to do about broken images.
     """
     _refuse_both("--quick", quick, "--best", best)
     _refuse_both("--instant", instant, "--quick or --best", quick or best)
     _refuse_both("--resume", resume, "--discard", discard)
     _refuse_both("--report", report is not None, "--no-report", no_report)
     if photos is None and (plan or not resume):
-        raise UserError(f"Say what to learn: hashprompt learn {model} PHOTOS")
+        raise UserError(f"No photos given. Expected: hashprompt learn {model} PHOTOS")
     effort: Effort = "instant" if instant else "quick" if quick else "best" if best else "normal"
-    given_names = renamed(rename)
-    classifier = _new_or_existing(model, backbone, parse_settings(set_))
+    given_names, settings = renamed(rename), parse_settings(set_)
+    from hashprompt.photos.options import refuse_bad_settings
+    from hashprompt.photos.store.store import Store
+
+    # Before torch: a bad option, or a folder that is something else, is refused at once.
+    refuse_bad_settings(settings, Store(model.expanduser()).is_new)
+    from hashprompt.photos import ContinualClassifier
+
+    classifier = ContinualClassifier(model, backbone, **settings)
 
     def carry_out(names: dict[str, str]) -> Any:
         how: Any = {"test": test, "effort": effort, "rename": names, "unreadable": unreadable}
@@ -104,24 +103,28 @@ def learn(
 
 def predict(
     model: Model,
-    images: Annotated[
-        list[str], typer.Argument(metavar="IMAGES…", help="Files, folders or '*.jpg' patterns.")
-    ],
-    top: Annotated[int, typer.Option(min=1, help="Classes to list for each image.")] = 3,
-    unknown_threshold: UnknownThreshold = 0.95,
+    images: Annotated[list[str], typer.Argument(metavar="IMAGES…")],
+    top: Number = 3,
+    unknown_threshold: Probability = 0.95,
     as_json: AsJson = False,
-    csv: Annotated[Path | None, typer.Option(help="Write the answers to this file.")] = None,
-    batch_size: Annotated[
-        int, typer.Option(min=1, help="Images at a time; answers change by rounding only.")
-    ] = 32,
-    version: Annotated[int | None, typer.Option(help="Use this version.")] = None,
+    csv: Path | None = None,
+    batch_size: Number = 32,
+    version: int | None = None,
     backbone: Backbone = None,
 ) -> None:
-    """Classify pictures.
+    """Classify images.
 
-    An image that cannot be read gets an error in place of an answer; then the exit code is 1.
+    An image that cannot be read gets an error instead of an answer, and the exit code is 1.
 
     `hashprompt predict birds/ garden.jpg other/*.jpg --json`
+
+    Args:
+        images: Files, folders or '*.jpg' patterns.
+        top: Classes to list for each image.
+        unknown_threshold: Images with a higher unknown score count as unknown.
+        csv: Write the answers to this file.
+        batch_size: Images at a time; answers change by rounding only.
+        version: Version to use; default: the current one.
     """
     _refuse_both("--json", as_json, "--csv", csv is not None)
     from hashprompt.schemas.exported import is_exported
@@ -147,7 +150,7 @@ def predict(
     elif as_json:
         print_json([answer.to_dict(top) for answer in answers])
     else:
-        _show_answers(answers, top)
+        _show_answers(answers, top, unknown_threshold)
     failed = sum(answer.error is not None for answer in answers)
     if failed:
         errors.print(f"{failed} of {len(answers)} images could not be read.", style="red")
@@ -155,30 +158,34 @@ def predict(
 
 
 def sort(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(metavar="MODEL INBOX", help="With --new no MODEL."),
-    ],
-    into: Annotated[Path, typer.Option(help="The folder to sort into, new or existing.")],
-    new: Annotated[
-        bool, typer.Option("--new", help="Without a classifier: clusters of similar photos.")
-    ] = False,
-    sure: Sure = 0.7,
-    unknown_threshold: UnknownThreshold = 0.95,
-    copy: Annotated[bool, typer.Option("--copy", help="Make copies instead of links.")] = False,
-    move: Annotated[bool, typer.Option("--move", help="Remove sorted photos from INBOX.")] = False,
+    folders: Annotated[list[Path], typer.Argument(metavar="MODEL INBOX")],
+    into: Annotated[Path, typer.Option()],
+    new: bool = False,
+    sure: Probability = 0.7,
+    unknown_threshold: Probability = 0.95,
+    copy: bool = False,
+    move: bool = False,
     backbone: Backbone = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Sort photos into folders of classes, unsure ones into unsure/, unknown ones into clusters.
+    """Sort photos into one folder per class, unsure/, and clusters of unknown photos.
 
-    Photos stay where they are: the folders hold links to them, or copies. After a kill, the same
-    command resumes. An image that cannot be read is left out; then the exit code is 1.
+    Photos stay where they are: the folders hold links to them, or copies. After an interruption,
+    the same command resumes. Unreadable images are left out, and the exit code is 1.
 
     `hashprompt sort birds/ inbox/ --into sorted/` · then correct the mistakes, and learn sorted/
 
-    `hashprompt sort --new inbox/ --into sorted/` · no classifier yet: give the clusters names
+    `hashprompt sort --new inbox/ --into sorted/` · no classifier yet: rename the clusters
+
+    Args:
+        folders: The classifier and the photos; with --new only the photos.
+        into: The folder to sort into, new or existing.
+        new: Sort without a classifier, into clusters of similar photos.
+        sure: Answers with a lower probability count as unsure.
+        unknown_threshold: Images with a higher unknown score count as unknown.
+        copy: Make copies instead of links.
+        move: Remove sorted photos from INBOX.
     """
     if len(folders) != (1 if new else 2):
         wanted = "--new INBOX" if new else "MODEL INBOX"
@@ -196,51 +203,35 @@ def sort(
         raise typer.Exit(1)
 
 
-# Opening. ------------------------------------------------------------------------------------
-
-
-def _new_or_existing(
-    model: Path, backbone: str | None, settings: dict[str, Any]
-) -> "ContinualClassifier":
-    from hashprompt.photos.options import refuse_bad_settings
-    from hashprompt.photos.store.store import Store
-
-    # Before torch: a bad option, or a folder that is something else, is refused at once.
-    refuse_bad_settings(settings, Store(model.expanduser()).is_new)
-    from hashprompt.photos import ContinualClassifier
-
-    return ContinualClassifier(model, backbone, **settings)
-
-
 def _refuse_both(first: str, one: bool, second: str, other: bool) -> None:
     if one and other:
         raise UserError(f"Give {first} or {second}, not both.")
 
 
-# Printing. -----------------------------------------------------------------------------------
-
-
-def _show_answers(answers: "Sequence[Answer]", top: int) -> None:
+def _show_answers(answers: "Sequence[Answer]", top: int, unknown_threshold: float) -> None:
     file = Column("file", overflow="fold")
-    sure, unknown = Column("how sure", justify="right"), Column("unknown", justify="right")
-    table = PlainTable(file, "answer", sure, unknown, "next best", box=None, pad_edge=False)
+    numbers = (Column(name, justify="right") for name in ("probability", "unknown"))
+    table = PlainTable(file, "answer", *numbers, "next best", box=None, pad_edge=False)
     for answer in answers:
         if answer.error is not None:
             table.add_row(answer.name, "error", style="red")
             continue
-        others = ", ".join(f"{other} {_share(p)}" for other, p in answer.top(top)[1:])
-        warned = (("unknown", "yellow"), ", most like ") if answer.is_unknown else ()
-        said = styled(*warned, str(answer.label))
-        sure_cell, unknown_cell = _share(answer.confidence), f"{answer.unknown:.2f}"
-        table.add_row(answer.name, said, sure_cell, unknown_cell, others)
+        others = ", ".join(f"{other} {p:.0%}" for other, p in answer.top(top)[1:])
+        warning = (("unknown", "yellow"), ", closest: ") if answer.is_unknown else ()
+        label = styled(*warning, str(answer.label))
+        numbers_of = (f"{answer.confidence:.0%}", f"{answer.unknown:.2f}")
+        table.add_row(answer.name, label, *numbers_of, others)
     console.print(table)
+    print_line(
+        "unknown: 0 is typical of the learned classes, 1 is unlike all of them; above "
+        f"{unknown_threshold:g} an image counts as unknown.",
+        "dim",
+    )
     for answer in answers:  # in full: reasons are long for a column
         if answer.error is not None:
             print_line(str(answer), "red")
     if len(answers) == 1 and answers[0].reminds_of:
-        near = dict.fromkeys(f"{r['class']} from {r['learned']}" for r in answers[0].reminds_of)
-        print_line(f"Reminds of {', '.join(near)}.")
-
-
-def _share(probability: float) -> str:
-    return f"{100 * probability:.0f} %"
+        near = dict.fromkeys(
+            f"{near['class']} (learned {near['learned']})" for near in answers[0].reminds_of
+        )
+        print_line(f"Closest classes: {', '.join(near)}.")

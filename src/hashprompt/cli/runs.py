@@ -1,7 +1,7 @@
 """`hashprompt run`, `resume`, `evaluate`, `report`, `compare`: methods on streams of tasks.
 
-What needs torch or matplotlib is imported by the command that uses it: `--help` and every refusal
-of a name or an option should come at once.
+Each command imports what needs torch or matplotlib itself, so that `--help` and errors about names
+and options appear at once.
 """
 
 from functools import partial
@@ -28,43 +28,36 @@ if TYPE_CHECKING:
 
 
 def run(
-    method: Annotated[
-        str | None, typer.Option("--method", "-m", help="See `methods`; default `hash`.")
-    ] = None,
-    stream: Annotated[
-        str | None,
-        typer.Option("--stream", "-s", help="See `streams`; default `glyphs-pairs`."),
-    ] = None,
+    method: Annotated[str | None, typer.Option("--method", "-m")] = None,
+    stream: Annotated[str | None, typer.Option("--stream", "-s")] = None,
     backbone: Backbone = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(help="See `methods NAME`; `paper/split-cub200` names a benchmark, too."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Random seed for class order, initialisation and batches.")
-    ] = None,
+    preset: str | None = None,
+    seed: int | None = None,
     set_: Settings = None,
-    config: Annotated[
-        Path | None, typer.Option(help="YAML file with any of these settings and options.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Run directory; default `runs/METHOD-STREAM-SEED`.")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an existing run.")] = False,
+    config: Path | None = None,
+    out: Path | None = None,
+    overwrite: bool = False,
     log: LogTo = None,
     quiet: Quiet = False,
 ) -> None:
-    """Train a method over a stream of tasks and report.
+    """Train a method on a stream of tasks, test it after each task, and write a report.
 
     Examples:
 
-    `hashprompt run` · Hash on the embedded pairs of glyphs
+    `hashprompt run` · Hash on the embedded stream of glyphs
 
     `hashprompt run -m hash --set epochs=5 --set top_k=3 --seed 1`
 
     `hashprompt run -s npz:cifar.npz -b vit_tiny.safetensors --set image_size=112 --set tasks=5`
 
-    All options of a method: `hashprompt methods hash`.
+    Args:
+        method: A name, see `methods`; default: `hash`.
+        stream: A name, see `streams`; default: `glyphs-pairs`.
+        preset: A name, see `methods NAME`; `paper/split-cub200` also names the benchmark.
+        seed: Random seed for class order, initialisation and batches; default: 0.
+        config: YAML file with any of these settings and options.
+        out: Run directory; default: `runs/METHOD-STREAM-SEED`.
+        overwrite: Replace an existing run.
     """
     from hashprompt.loggers import make_loggers
     from hashprompt.runs.plan import plan
@@ -72,7 +65,7 @@ def run(
     names = ("method", "stream", "backbone", "preset", "seed")
     given = dict(zip(names, (method, stream, backbone, preset, seed), strict=True))
     options = read_yaml_file(config, "method: hash") if config else {}
-    settings = {name: options.pop(name) for name in names if name in options}
+    settings = {name: options.pop(name) for name in given if name in options}
     settings |= {name: value for name, value in given.items() if value is not None}
     options |= parse_settings(set_)
     # Before torch: bad input is refused at once.
@@ -83,10 +76,7 @@ def run(
 
 
 def resume(
-    folder: Run,
-    log: LogTo = None,
-    quiet: Quiet = False,
-    download: Download = False,
+    folder: Run, log: LogTo = None, quiet: Quiet = False, download: Download = False
 ) -> None:
     """Resume an interrupted run. Results are identical to an uninterrupted run."""
     from hashprompt.loggers import make_loggers
@@ -100,12 +90,11 @@ def resume(
     _show(benchmark.resume(folder, quiet, download, loggers))
 
 
-def evaluate(
-    folder: Run,
-    set_: Settings = None,
-    download: Download = False,
-) -> None:
-    """Evaluate the model of a finished run again, e.g. with `--set eval_batch_size=1`."""
+def evaluate(folder: Run, set_: Settings = None, download: Download = False) -> None:
+    """Test the model of a finished run again, with other options of prediction.
+
+    `hashprompt evaluate runs/demo --set eval_batch_size=1`
+    """
     from hashprompt.runs.plan import stored_plan
 
     options = parse_settings(set_)
@@ -121,31 +110,33 @@ def evaluate(
 
 
 def report(folder: Run) -> None:
-    """Write `report.html` and the figures of a finished run again."""
+    """Rewrite `report.html` and the figures of a finished run."""
     from hashprompt.report import read_result
 
     read_result(folder)  # before what draws: a folder without a result is refused at once
     from hashprompt.report.html import write_report
 
-    _print_report(write_report(folder))
+    print_line(f"Report: {write_report(folder)}")
 
 
 def compare(
-    folders: Annotated[
-        list[str],
-        typer.Argument(help="Finished runs, sweeps (also at a URI), or ledgers and their entries."),
-    ],
-    against: Annotated[
-        str | None, typer.Option(help="Also list the difference of every row to this one.")
-    ] = None,
-    allow_mixed: Annotated[
-        bool, typer.Option(help="Put runs with different protocols in one table, labelled.")
-    ] = False,
-    markdown: Annotated[Path | None, typer.Option(help="Also write the table here.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Also draw accuracy over tasks here.")] = None,
-    cost: Annotated[Path | None, typer.Option(help="Also draw accuracy against size here.")] = None,
+    folders: Annotated[list[str], typer.Argument(metavar="RUNS…")],
+    against: str | None = None,
+    allow_mixed: bool = False,
+    markdown: Path | None = None,
+    figure: Path | None = None,
+    cost: Path | None = None,
 ) -> None:
-    """One table of several runs; runs that differ only in the seed become mean ± deviation."""
+    """Compare runs in one table, with mean ± standard deviation over seeds.
+
+    Args:
+        folders: Finished runs, sweeps (also at a URI), or ledgers and their entries.
+        against: Also list the difference of every row to this one.
+        allow_mixed: Put runs with different protocols in one table, labelled.
+        markdown: Also write the table to this file.
+        figure: Also draw accuracy over tasks in this file.
+        cost: Also draw accuracy against size in this file.
+    """
     from hashprompt.report.compare import compare as compare_runs
     from hashprompt.report.text_table import TextTable
     from hashprompt.sweeps.folder import local_places
@@ -159,8 +150,8 @@ def compare(
 
         tables.append(differences(table, against))
         console.print(tables[-1].to_rich())
-    if markdown or figure or cost:
-        from hashprompt.storage.files import as_given, write_atomically
+    from hashprompt.storage.files import as_given, write_atomically
+
     if markdown:
         text = "\n".join(table.to_markdown() for table in tables)
         write_atomically(as_given(markdown), text.encode())
@@ -185,9 +176,4 @@ def _show(result: "Result") -> None:
     console.print(table)
     metrics = (f"{k} {v:.2f}" for k, v in result.metrics.items() if v is not None)
     print_line("  ".join(metrics), "bold")
-    _print_report(result.report())
-
-
-def _print_report(page: Path) -> None:
-    # No wrapping and no markup: a path must come out as it is, to be copied.
-    print_line(f"Report: {page}")
+    print_line(f"Report: {result.report()}")

@@ -10,10 +10,9 @@ from hashprompt.cli.arguments import (
     Backbone,
     Effort,
     NewModel,
-    NoReport,
+    Number,
+    Probability,
     Settings,
-    Sure,
-    UnknownThreshold,
     parse_settings,
 )
 from hashprompt.cli.printing import print_line
@@ -24,47 +23,46 @@ MEGABYTE = 10**6
 
 def serve(
     model: NewModel,
-    host: Annotated[
-        str, typer.Option(help="The address to listen at; any other needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8765,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Read-only: no teaching, no edits.")
-    ] = False,
-    keep_unsure: Annotated[
-        bool | None,
-        typer.Option(
-            "--keep-unsure/--no-keep-unsure",
-            help="Store unknown and unsure photos for review; default: as before.",
-        ),
-    ] = None,
-    photos: Annotated[
-        Path | None,
-        typer.Option(help="Keep taught photos here, in class folders; default: do not keep."),
-    ] = None,
-    effort: Annotated[Effort, typer.Option(help="Training effort.")] = "normal",
-    no_report: NoReport = False,
-    sure: Sure = 0.7,
-    unknown_threshold: UnknownThreshold = 0.95,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N")] = 8765,
+    read_only: bool = False,
+    keep_unsure: bool | None = None,
+    photos: Path | None = None,
+    effort: Annotated[Effort, typer.Option(metavar="LEVEL")] = "normal",
+    no_report: bool = False,
+    sure: Probability = 0.7,
+    unknown_threshold: Probability = 0.95,
     backbone: Backbone = None,
     set_: Settings = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A name by which browsers reach this server."),
-    ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="HASHPROMPT_TOKEN", help="Required of clients; safer as a variable."),
-    ] = None,
-    max_photos: Annotated[int, typer.Option(min=1, help="Photos to teach at a time.")] = 1000,
-    max_photo_mb: Annotated[int, typer.Option(min=1, help="Size of a photo in MB.")] = 30,
-    max_upload_mb: Annotated[int, typer.Option(min=1, help="MB to teach at a time.")] = 500,
-    max_waiting: Annotated[int, typer.Option(min=1, help="Photos waiting for answers.")] = 256,
-    max_kept: Annotated[int, typer.Option(min=1, help="Unsure photos; the oldest go.")] = 500,
+    allow_host: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
+    token: Annotated[str | None, typer.Option(envvar="HASHPROMPT_TOKEN")] = None,
+    max_photos: Number = 1000,
+    max_photo_mb: Number = 30,
+    max_upload_mb: Number = 500,
+    max_waiting: Number = 256,
+    max_kept: Number = 500,
 ) -> None:
-    """Teach and classify in the browser, or by HTTP: a page, and an API (see /docs).
+    """Teach and classify in the browser or by HTTP.
 
-    `hashprompt serve birds/` · then open http://127.0.0.1:8765/
+    `hashprompt serve birds/` · then open http://127.0.0.1:8765/ (API: /docs)
+
+    Args:
+        host: Address to listen on; any but this machine's own requires a token.
+        port: Port to listen on; 0: any free one.
+        read_only: Allow no teaching and no edits.
+        keep_unsure: Keep unknown and unsure photos for review; default: as before.
+        photos: Keep taught photos here, in class folders; default: do not keep them.
+        effort: Training effort: instant, quick, normal or best.
+        no_report: Write no page about what a session changed.
+        sure: Answers with a lower probability count as unsure.
+        unknown_threshold: Photos with a higher unknown score count as unknown.
+        allow_host: Another name under which browsers may reach this server.
+        token: Required of clients; safer as a variable.
+        max_photos: Photos to teach at a time.
+        max_photo_mb: Size of a photo in MB.
+        max_upload_mb: Size of an upload in MB.
+        max_waiting: Photos waiting for answers.
+        max_kept: Unsure photos to keep; the oldest are dropped.
     """
     needed = ("fastapi", "uvicorn", "python_multipart", "prometheus_client")
     missing = [name for name in needed if not find_spec(name)]
@@ -75,14 +73,14 @@ def serve(
     from hashprompt.photos.store.store import Store
 
     model, settings = model.expanduser(), parse_settings(set_)
-    # All of it before torch is imported, and before somebody opens the page.
+    # Before torch is imported, and before anybody opens the page.
     refuse_bad_settings(settings, Store(model).is_new)
     if backbone is not None:
         with_full_file(backbone)  # refuses what is not there
     if read_only:
-        Store(model).header()  # who cannot teach needs something to ask
+        Store(model).header()  # refuses a classifier that does not exist
     if token is not None and not token.strip():
-        raise UserError("The token is empty. Give one of some length, or none.")
+        raise UserError("The token is empty. Expected a token of some length, or none.")
     from hashprompt.serve.server import serve as run
     from hashprompt.serve.settings import Limits, ServeSettings
 

@@ -12,27 +12,21 @@ from hashprompt.errors import UserError
 if TYPE_CHECKING:
     from hashprompt.sweeps.runner import Engine, Sweep
 
-EngineName = Annotated[str, typer.Option(help="`processes` of this machine, or `ray`.")]
-Workers = Annotated[int | None, typer.Option(help="Runs at a time.")]
-Retries = Annotated[int, typer.Option(help="More attempts at a run that failed.")]
-Address = Annotated[str | None, typer.Option(help="Ray: of the cluster.")]
-Cpus = Annotated[float | None, typer.Option(help="Ray: CPUs of a run.")]
-Gpus = Annotated[float | None, typer.Option(help="Ray: GPUs of a run, may be a fraction.")]
+EngineName = Annotated[str, typer.Option(help="`processes` on this machine, or `ray`.")]
+Workers = Annotated[int | None, typer.Option(help="Number of runs at a time.")]
+Retries = Annotated[int, typer.Option(help="Further attempts at a failed run.")]
+Address = Annotated[str | None, typer.Option(help="Ray: address of the cluster.")]
+Cpus = Annotated[float | None, typer.Option(help="Ray: CPUs per run.")]
+Gpus = Annotated[float | None, typer.Option(help="Ray: GPUs per run; may be a fraction.")]
 
 
 def sweep(
-    grid: Annotated[
-        str, typer.Argument(metavar="GRID|status", help="YAML file of a grid; or `status`.")
-    ],
-    folder: Annotated[str | None, typer.Argument(help="With `status`: folder of a sweep.")] = None,
-    out: Annotated[
-        str | None, typer.Option(help="Folder of the sweep, or a URI: `s3://bucket/sweep`.")
-    ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Run only this row; may be repeated.")
-    ] = None,
-    stream: Annotated[str | None, typer.Option(help="Instead of the grid's streams.")] = None,
-    backbone: Annotated[str | None, typer.Option(help="Instead of the grid's backbones.")] = None,
+    grid: Annotated[str, typer.Argument(metavar="GRID|status")],
+    folder: Annotated[str | None, typer.Argument(metavar="[SWEEP]")] = None,
+    out: str | None = None,
+    only: list[str] | None = None,
+    stream: str | None = None,
+    backbone: str | None = None,
     engine: EngineName = "processes",
     workers: Workers = None,
     retries: Retries = 2,
@@ -43,25 +37,33 @@ def sweep(
     log: LogTo = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a grid of methods, streams, seeds and options; finished cells are never run again.
+    """Run a grid of methods, streams, seeds and options. Finished runs are not repeated.
 
     Examples:
 
-    `hashprompt sweep grid.yaml --out sweeps/first` · where grid.yaml says `methods: [hash, hide]`
+    `hashprompt sweep grid.yaml --out sweeps/first` · grid.yaml contains `methods: [hash, hide]`
 
     `hashprompt sweep status sweeps/first` · from another terminal
 
     `hashprompt compare sweeps/first --against hide`
+
+    Args:
+        grid: YAML file of a grid; or `status`.
+        folder: With `status`: folder of a sweep.
+        out: Folder of the sweep, or a URI: `s3://bucket/sweep`.
+        only: Run only this row; may be repeated.
+        stream: Replaces the streams of the grid.
+        backbone: Replaces the backbones of the grid.
     """
     from hashprompt.sweeps.runner import Sweep, run_sweep
 
     if grid == "status":
         if folder is None:
-            raise UserError("Which sweep? hashprompt sweep status FOLDER")
+            raise UserError("No sweep given. Expected: hashprompt sweep status FOLDER")
         show(Sweep.load(folder))
         return
     if folder is not None or out is None:
-        raise UserError("Give a folder: hashprompt sweep GRID.yaml --out FOLDER")
+        raise UserError("No folder given. Expected: hashprompt sweep GRID.yaml --out FOLDER")
     from hashprompt.sweeps.grid import read_grid
 
     values = read_yaml_file(Path(grid), "methods: [hash, hide]")
@@ -80,7 +82,7 @@ def sweep(
 def choose_engine(
     engine: str, workers: int | None, retries: int, **of_ray: str | float | None
 ) -> "Engine":
-    """The engine of a name, with those of its options that were given."""
+    """The engine with this name and the options that were given."""
     from hashprompt.sweeps.runner import make_engine
 
     given = {name: value for name, value in of_ray.items() if value is not None}
@@ -88,10 +90,10 @@ def choose_engine(
 
 
 def show(found: "Sweep", ended: bool = False) -> None:
-    """How far it is, what it found, what failed.
+    """Print the progress, the results and the failures of a sweep.
 
     Args:
-        ended: nobody works on it, so that a cell without a result is a failure too.
+        ended: no process works on it, so a cell without a result is a failure too.
     """
     status = found.status()
     if status.cells()[1]:

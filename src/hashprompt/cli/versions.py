@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def history(model: Model, as_json: AsJson = False) -> None:
-    """List the versions: what was learned when, accuracy, classes, size."""
+    """List the versions with date, source, classes, photos, accuracy and size."""
     from hashprompt.photos.report.changes import line_of_descent, undone_versions
 
     rows = existing(model).history()
@@ -40,7 +40,7 @@ def history(model: Model, as_json: AsJson = False) -> None:
             "→" if row["current"] else "",
             str(row["version"]),
             f"{datetime.fromisoformat(row['created']).astimezone():%Y-%m-%d %H:%M}",
-            f"{row['source']} (look)" if row["is_look"] else row["source"],
+            f"{row['source']} (untrained)" if row["is_look"] else row["source"],
             f"{row['classes']} (+{len(row['new_classes'])})",
             f"{row['photos']:,}",
             "not tested" if accuracy is None else f"{accuracy:.1f} %",
@@ -49,22 +49,22 @@ def history(model: Model, as_json: AsJson = False) -> None:
         )
     console.print(table)
     if undone := undone_versions(rows):
-        print_line(
-            f"Undone, but kept: {_listed(undone)}; hashprompt undo {model} --to {undone[-1]}"
-        )
+        restore = f"hashprompt undo {model} --to {undone[-1]}"
+        print_line(f"Undone, but kept: {_listed(undone)}. Restore: {restore}")
     if damaged:
-        print_warning(f"Damaged, and left out here: version {_listed(damaged)}.")
+        print_warning(f"Not listed, because damaged: version {_listed(damaged)}.")
 
 
 def undo(
     model: Model,
-    to: Annotated[
-        int | None, typer.Option(help="Any version in `history`; default: the one before.")
-    ] = None,
+    to: Annotated[int | None, typer.Option(metavar="N")] = None,
 ) -> None:
-    """Go back to the version before the last learn or edit, exactly, or to any other.
+    """Return to the version before the last session or edit, or to any other version.
 
-    Nothing is deleted: the version that is left stays in `history`.
+    Nothing is deleted: all versions stay in `history`.
+
+    Args:
+        to: Any version in `history`; default: the previous one.
     """
     from hashprompt.photos.store.store import Store
 
@@ -74,49 +74,59 @@ def undo(
     version = store.go_to(to)
     known = counted(len(version.info["classes"]), "class", "classes")
     what = version.info.get("edit") or f"learned {version.info['source']}"
-    print_line(f"{model} is version {version.number} now ({what}, knows {known}).")
+    print_line(f"{model} is now version {version.number} ({what}; {known}).")
     if left != version.number:
-        print_line(f"Version {left} is kept: hashprompt undo {model} --to {left}")
+        print_line(f"Version {left} is kept. Restore: hashprompt undo {model} --to {left}")
 
 
 def rename(
     model: Model,
-    old: Annotated[str, typer.Argument(metavar="OLD", help="A class.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")],
+    old: Annotated[str, typer.Argument(metavar="OLD")],
+    new: Annotated[str, typer.Argument(metavar="NEW")],
     as_json: AsJson = False,
 ) -> None:
-    """Give a class another name."""
+    """Rename a class.
+
+    Args:
+        old: The class.
+        new: Its new name.
+    """
     print_done(existing(model).rename(old, new), as_json)
 
 
 def merge(
     model: Model,
-    classes: Annotated[list[str], typer.Argument(metavar="CLASSES…", help="Two or more.")],
-    into: Annotated[str, typer.Option(help="Name of the one class; may be one of them.")],
+    classes: Annotated[list[str], typer.Argument(metavar="CLASSES…")],
+    into: Annotated[str, typer.Option(metavar="NAME")],
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make one class of several.
+    """Merge several classes into one.
 
     `hashprompt merge birds/ "house sparrow" "tree sparrow" --into sparrow`
+
+    Args:
+        classes: Two or more classes.
+        into: Name of the merged class; may be one of them.
     """
     print_done(existing(model).merge(classes, into, quiet), as_json)
 
 
 def forget(
     model: Model,
-    name: Annotated[str, typer.Argument(metavar="CLASS", help="A class.")],
-    retrain: Annotated[
-        Path | None,
-        typer.Option(metavar="PHOTOS", help="Retrain on these, so that nothing of it remains."),
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="CLASS")],
+    retrain: Annotated[Path | None, typer.Option(metavar="PHOTOS")] = None,
     rename: Rename = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove a class, and report what cannot be removed.
 
-    `hashprompt forget birds/ wren --retrain photos/` · from nothing, with all photos but of wrens
+    `hashprompt forget birds/ wren --retrain photos/` · from scratch, with all photos but of wrens
+
+    Args:
+        name: The class.
+        retrain: Retrain from scratch on these photos, so that nothing of the class remains.
     """
     given_names, classifier = renamed(rename), existing(model)
 
@@ -128,11 +138,16 @@ def forget(
 
 def diff(
     model: Model,
-    old: Annotated[int, typer.Argument(metavar="V1", help="A version.")],
-    new: Annotated[int, typer.Argument(metavar="V2", help="Another one.")],
+    old: Annotated[int, typer.Argument(metavar="V1")],
+    new: Annotated[int, typer.Argument(metavar="V2")],
     as_json: AsJson = False,
 ) -> None:
-    """Compare two versions."""
+    """Compare two versions.
+
+    Args:
+        old: A version in `history`.
+        new: Another version.
+    """
     found = existing(model).diff(old, new)
     if as_json:
         print_json(found)
@@ -150,7 +165,7 @@ def diff(
             same += 1
             continue
         cells = [_percent(accuracy[k]) for k in ("old", "new")]
-        change = "new" if name in added else "gone" if name in removed else ""
+        change = "new" if name in added else "removed" if name in removed else ""
         if not change and accuracy["change"] is not None:
             change = f"{accuracy['change']:+.1f}"
         style = "red" if (accuracy["change"] or 0) < 0 else None
@@ -158,9 +173,9 @@ def diff(
     if table.rows:
         console.print(table)
     if same:
-        print_line("1 class is the same." if same == 1 else f"{same} classes are the same.")
+        print_line(f"{counted(same, 'class', 'classes')} unchanged.")
     print_line(
-        f"Classes: {len(added)} new, {len(removed)} gone. Size: "
+        f"Classes: {len(added)} new, {len(removed)} removed. Size: "
         f"{_megabytes(found['bytes']['new'])} ({found['bytes']['change'] / 1e6:+.1f} MB). "
         f"Temperature: {' → '.join(_short(t) for t in found['temperature'])}."
     )
@@ -170,50 +185,50 @@ def diff(
 
 def export(
     model: Model,
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A new folder.")],
-    version: Annotated[int | None, typer.Option(help="Default: the current one.")] = None,
-    backbone: Annotated[
-        bool, typer.Option("--backbone/--no-backbone", help="Copy the backbone's weights too.")
-    ] = True,
-    format_: Annotated[
-        Literal["torch", "onnx"],
-        typer.Option("--format", help="`torch` can learn more; `onnx` needs no torch."),
-    ] = "torch",
-    int8: Annotated[
-        bool, typer.Option("--int8", help="ONNX: a smaller file; the loss in accuracy is measured.")
-    ] = False,
-    test: Annotated[
-        Path | None,
-        typer.Option(help="ONNX: photos to measure with; default for int8: held-out ones."),
-    ] = None,
+    target: Annotated[Path, typer.Argument(metavar="TARGET")],
+    version: Annotated[int | None, typer.Option(metavar="N")] = None,
+    backbone: bool = True,
+    format_: Annotated[Literal["torch", "onnx"], typer.Option("--format")] = "torch",
+    int8: bool = False,
+    test: Path | None = None,
 ) -> None:
     """Write one version into a folder that works on another machine.
 
     `hashprompt export birds/ birds-onnx/ --format onnx` · one graph that needs no torch
+
+    Args:
+        target: A new folder.
+        version: Version to export; default: the current one.
+        backbone: Also copy the weights of the backbone.
+        format_: `torch` can learn more; `onnx` needs no torch.
+        int8: ONNX: write a smaller file, and measure the loss in accuracy.
+        test: ONNX: photos to measure with; default with --int8: the held-out photos.
     """
     if format_ == "onnx" and not backbone:
-        raise UserError("An ONNX model holds its backbone: leave out --no-backbone.")
+        raise UserError("An ONNX model contains its backbone. Omit --no-backbone.")
     folder = existing(model).export(target, version, backbone, format_, int8, test)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print_line(
-        f"Exported to {folder} ({_megabytes(size)}). Ask it: hashprompt predict {folder} IMAGES"
+        f"Exported to {folder} ({_megabytes(size)}). Use it: hashprompt predict {folder} IMAGES"
     )
     if int8 or test is not None:
-        _say_accuracy(folder)
+        _print_accuracy(folder)
 
 
-def _say_accuracy(folder: Path) -> None:
-    """How an ONNX model does beside the classifier it was made of."""
+def _print_accuracy(folder: Path) -> None:
+    """Accuracy of an ONNX model, and of the classifier it was exported from."""
     from hashprompt.photos.onnx.model import read_description
 
     found = read_description(folder)["accuracy"]
     if found is None or not found["photos"]:
-        print_warning("No held-out photo lies where it was, so nothing is measured; give --test.")
+        print_warning("Accuracy not measured: the held-out photos are gone. Give photos: --test.")
         return
-    before, after = (f"{100 * found[k] / found['photos']:.1f} %" for k in ("before", "after"))
+    before, after, same = (
+        f"{100 * found[k] / found['photos']:.1f} %" for k in ("before", "after", "same")
+    )
     print_line(
-        f"Of {found['photos']:,} photos ({found['source']}) it answers {found['same']:,} as the "
-        f"classifier does; right are {before} before and {after} now."
+        f"Accuracy on {found['photos']:,} photos ({found['source']}): {after}, of the classifier "
+        f"{before}. Same answer for {same} of the photos."
     )
 
 

@@ -1,7 +1,6 @@
-"""Passes without gradients over the images of a table."""
+"""Forward passes without gradients over the images of a table."""
 
 import json
-import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,14 +30,14 @@ T = TypeVar("T")
 
 
 class Passes:
-    """Looks at images in batches, which the devices may share.
+    """Forward passes over images, in batches; every device passes over all of them.
 
     Args:
-        backbone: for plain features.
-        views: what is seen of an image.
+        backbone: for frozen features.
+        views: transforms of images.
         options: batch size and precision.
         fabric: the devices.
-        looked: told before each batch how many images are done, and of how many.
+        looked: is called before each batch, with the number of images done and of all images.
     """
 
     def __init__(
@@ -59,39 +58,38 @@ class Passes:
         self._cache = FeatureCache(tensor_hash(backbone.weights_sha256, view))
 
     def clean_batches(self, table: ImageTable) -> Iterator[tuple[Tensor, Tensor]]:
-        """Rows (B,) and clean views (B, 3, S, S) of all images."""
-        return ((rows, self.views.clean(images)) for rows, images in self._batches(table, 0, 1))
+        """Rows (B,) and clean views (B, 3, S, S) of all images, batch by batch."""
+        return ((rows, self.views.clean(images)) for rows, images in self._batches(table))
 
     def batches(self, table: ImageTable, size: int, view: View) -> Iterator[Batch]:
-        """A view of all images in their order, with gradients."""
-        for rows, images in self._batches(table, 0, 1, size):
+        """A view of all images, in order; for passes with gradients."""
+        for rows, images in self._batches(table, size):
             yield Batch(self.see(images, view), table.labels[rows].to(self.fabric.device))
 
     def raw(self, table: ImageTable, rows: Tensor) -> Tensor:
-        """Pixels (n, 3, H, W) uint8 of some images; photos in the size that the ViT sees."""
+        """Pixels (n, 3, H, W) uint8 of some images; photos in the input size of the ViT."""
         images = table.images[rows.cpu()].to(self.fabric.device)
         if isinstance(images, Tensor):
             return images
-        return self.views.raw(images).to(self.fabric.device)  # without photos it is on none
+        return self.views.raw(images).to(self.fabric.device)  # an empty batch is on no device
 
     def see(self, images: Tensor | PhotoBatch, view: View) -> Tensor:
         """A view (n, 3, S, S) of n raw images, (n, 3, H, W) or photos of several sizes."""
         return self.views.train(images) if view == "train" else self.views.clean(images)
 
     def _batches(
-        self, table: ImageTable, rank: int, world: int, size: int | None = None
+        self, table: ImageTable, size: int | None = None
     ) -> Iterator[tuple[Tensor, Tensor | PhotoBatch]]:
-        """Rows and images of every world-th batch."""
+        """Rows and images of every batch."""
         size = size or self.options.eval_batch_size
         batches = Prefetch(table.images, torch.arange(len(table)).split(size))
         for number, rows in enumerate(batches.batches):
             self.looked(number * size, len(table))
-            if number % world == rank:
-                yield rows, batches[number].to(self.fabric.device)
+            yield rows, batches[number].to(self.fabric.device)
         self.looked(len(table), len(table))
 
     def plain_features(self, table: ImageTable) -> Tensor:
-        """Un-prompted features (N, D) of the clean view: computed once ever per image, and kept."""
+        """Frozen features (N, D) of the clean view: computed once per image, and cached on disk."""
         if id(table) not in self._plain:  # tables live as long as the stream
             digests = table.digests()
             known = self._cache.find(digests)
@@ -105,24 +103,21 @@ class Passes:
         return self._plain[id(table)]
 
     def _plain_pass(self, table: ImageTable) -> Tensor:
-        """The features (N, D) of all images, the same bits in whatever company they come.
-
-        Not shared among devices: one of them may find features on disk while another does not.
-        """
+        """Features (N, D) of all images; their bits do not depend on the other images."""
         counter = self.backbone.model.passes
         before = counter["plain"]
         if self._on_cpu:
             size = max(MIN_IMAGES, self.options.eval_batch_size // torch.get_num_threads())
-            batches = (images for _, images in self._batches(table, 0, 1, size))
+            batches = (images for _, images in self._batches(table, size))
             outputs = list(map_in_single_threads(self._plain_batch, batches))
         else:
-            outputs = [self._plain_batch(images) for _, images in self._batches(table, 0, 1)]
-        counter["plain"] = before + len(table)  # threads count at the same time, and fillers too
+            outputs = [self._plain_batch(images) for _, images in self._batches(table)]
+        counter["plain"] = before + len(table)  # threads and fillers count too
         return _finite(torch.cat(outputs))
 
     @torch.no_grad()
     def _plain_batch(self, images: Tensor | PhotoBatch) -> Tensor:
-        """Features (B, D) of B images, in a batch that is filled up where its size matters."""
+        """Features (B, D) of B images, in a batch that is padded where its size changes bits."""
         seen = self.views.clean(images)
         fillers = max(0, (MIN_IMAGES if self._on_cpu else self.options.eval_batch_size) - len(seen))
         with self.fabric.autocast():
@@ -136,41 +131,26 @@ class Passes:
         function: Callable[[Tensor], Tensor],
         view: View = "clean",
     ) -> Tensor:
-        """`function` over a view, in batches shared among the devices; (N, …) float."""
-        shared = self.fabric.world_size > 1
-        share = (self.fabric.global_rank, self.fabric.world_size) if shared else (0, 1)
+        """`function` over a view, the same (N, …) float on every device."""
         outputs = []
-        for _, images in self._batches(table, *share):
+        for _, images in self._batches(table):
             seen = self.see(images, view)
             with self.fabric.autocast():
                 outputs.append(function(seen).float())
-        return _finite(self._gather(outputs, len(table)) if shared else torch.cat(outputs))
-
-    def _gather(self, outputs: list[Tensor], count: int) -> Tensor:
-        """All batches in order, when each device did every world-size-th one."""
-        world, size = self.fabric.world_size, self.options.eval_batch_size
-        shape: tuple[int, ...] = self.fabric.broadcast(
-            tuple(outputs[0].shape[1:]) if outputs else ()
-        )
-        rounds = math.ceil(count / size / world)
-        whole = torch.zeros(rounds, size, *shape, device=self.fabric.device)
-        for number, output in enumerate(outputs):
-            whole[number, : len(output)] = output
-        shared = self.fabric.all_gather(whole)  # (world, rounds, size, …)
-        assert isinstance(shared, Tensor)
-        return shared.transpose(0, 1).flatten(0, 2)[:count]
+        whole = self.fabric.broadcast(torch.cat(outputs))  # other devices may round otherwise
+        return _finite(whole.to(self.fabric.device))
 
 
 def _finite(features: Tensor) -> Tensor:
     if not features.isfinite().all():
         raise UserError(
-            "Features are not finite: training diverged. Try a smaller lr, precision=32 or clip=1."
+            "Non-finite features: training diverged. Try a smaller lr, precision=32 or clip=1."
         )
     return features
 
 
 class CurrentTask:
-    """The current task, as a method may see it: no old images, no test images."""
+    """The current task, as methods see it: without old images and test images."""
 
     def __init__(self, data: TaskData, passes: Passes) -> None:
         self._data, self._passes = data, passes
@@ -195,7 +175,7 @@ class CurrentTask:
 
 @contextmanager
 def uncounted(passes: Counter[str]) -> Iterator[None]:
-    """Around passes that are not the method's own, or were counted already."""
+    """Do not count passes: they serve analysis only, or were counted before."""
     counted = Counter(passes)
     yield
     passes.clear()
@@ -205,18 +185,18 @@ def uncounted(passes: Counter[str]) -> Iterator[None]:
 def map_in_single_threads(function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
     """`function` of each item, in order, on as many threads as torch would use for one item.
 
-    Where several threads share one matrix product, the last bits of a row depend on where in the
-    batch it stands, because the library cuts the matrix between them. A thread that computes
-    alone gives a row the same bits in every place of every batch (measured, from four rows on).
+    If several threads share a matrix product, the last bits of a row depend on its place in the
+    batch, because the library splits the matrix between them. In a product on a single thread,
+    they do not (measured, from four rows on).
     """
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # for us, and for the threads that begin now
+    torch.set_num_threads(1)  # also for the threads that begin now
     waiting: deque[Future[T]] = deque()
     try:
         with ThreadPoolExecutor(threads, "features") as pool:
             for item in items:
                 waiting.append(pool.submit(function, item))
-                if len(waiting) > threads:  # no more images in memory than are worked on
+                if len(waiting) > threads:  # limits the images in memory
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

@@ -334,7 +334,7 @@ def data(server: WebServer) -> DataSet:
     md5 = hashlib.md5(CONTENT).hexdigest()
     url = f"{server.url}/made.tar.gz?download=1"
     remote = PublishedFile(url, md5, size=len(CONTENT), gives="made")
-    return DataSet("made", "", "made:load", (remote,), "made/train/*.txt", "")
+    return DataSet("made", "", "made:load", "made/train/*.txt", "", (remote,))
 
 
 @pytest.fixture
@@ -386,24 +386,24 @@ def test_no_more_is_taken_than_a_set_is_known_to_have(
     get: Any, server: Any, data: DataSet, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match="at most 300 are taken"):
-        get(remotes=(replace(data.remotes[0], size=300),))
+        get(files=(replace(data.files[0], size=300),))
     assert not list(tmp_path.glob("root/made*"))
 
 
 def test_a_download_with_a_wrong_checksum_is_thrown_away(
     get: Any, data: DataSet, tmp_path: Path
 ) -> None:
-    wrong = replace(data.remotes[0], md5="0" * 32)
+    wrong = replace(data.files[0], md5="0" * 32)
     with pytest.raises(
         UserError, match=rf"MD5 {hashlib.md5(CONTENT).hexdigest()} instead of 0{{32}}"
     ):
-        get(remotes=(wrong,))
+        get(files=(wrong,))
     assert not list(tmp_path.glob("root/made*"))
 
 
 def test_the_stronger_checksum_counts(get: Any, data: DataSet, tmp_path: Path) -> None:
-    right = replace(data.remotes[0], sha256=hashlib.sha256(CONTENT).hexdigest(), md5="0" * 32)
-    get(remotes=(right,))
+    right = replace(data.files[0], sha256=hashlib.sha256(CONTENT).hexdigest(), md5="0" * 32)
+    get(files=(right,))
     with pytest.raises(UserError, match="SHA256"):
         verify(tmp_path / "root/made.tar.gz", replace(right, sha256="1" * 64))
 
@@ -428,15 +428,15 @@ def test_half_a_file_that_somebody_put_there_is_named_and_left(get: Any, tmp_pat
 
 
 def test_no_connection_is_said(get: Any, data: DataSet) -> None:
-    nowhere = replace(data.remotes[0], url="http://127.0.0.1:9/made.tar.gz")
+    nowhere = replace(data.files[0], url="http://127.0.0.1:9/made.tar.gz")
     with pytest.raises(UserError, match=r"Could not get http://127\.0\.0\.1:9/made\.tar\.gz"):
-        get(remotes=(nowhere,))
+        get(files=(nowhere,))
 
 
 def test_an_archive_that_gives_something_else_is_told(get: Any, data: DataSet) -> None:
-    other = replace(data.remotes[0], gives="expected")
+    other = replace(data.files[0], gives="expected")
     with pytest.raises(UserError, match=r"did not give .*expected.*Unpack it by hand"):
-        get(remotes=(other,))
+        get(files=(other,))
 
 
 def test_a_set_without_addresses_cannot_be_fetched(tmp_path: Path) -> None:
@@ -445,7 +445,7 @@ def test_a_set_without_addresses_cannot_be_fetched(tmp_path: Path) -> None:
 
 
 def test_files_of_mnist_are_unpacked_to_where_torchvision_reads_them() -> None:
-    packed = [r for r in SETS["5-datasets"].remotes if r.name.endswith("ubyte.gz")]
+    packed = [r for r in SETS["5-datasets"].files if r.name.endswith("ubyte.gz")]
     assert len(packed) == 8
     for remote in packed:
         assert remote.gives == f"{remote.into}/{remote.name.removesuffix('.gz')}"

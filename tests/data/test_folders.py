@@ -366,7 +366,7 @@ def test_unreadable_images_are_named_with_the_way_out(tree: Tree) -> None:
 @pytest.mark.parametrize("name", ["glyphs", "folders:x"])
 def test_options_that_do_not_apply_are_refused(name: str) -> None:
     assert "it has no choice of splits" in refused(name, split="official")
-    assert "has no coarse labels" in refused(name, labels="coarse")
+    assert "labels=coarse needs npz:FILE" in refused(name, labels="coarse")
 
 
 def test_images_below_a_folder_are_given_folder_by_folder(tmp_path: Path, write: Any) -> None:

@@ -65,7 +65,7 @@ def test_a_set_that_is_not_there_says_what_to_put_where(
     assert f"`{name}` is not complete on this machine: there is no {root}" in message
     assert f"Expected in {root}: {SETS[name].layout}." in message
     assert "HASHPROMPT_DATA" in message
-    for remote in SETS[name].remotes:
+    for remote in SETS[name].files:
         assert remote.url in message
         assert f"`hashprompt data fetch {name}`" in message
         assert len(remote.md5) == 32
@@ -163,7 +163,6 @@ def test_coarse_cifar_has_every_superclass_in_each_of_five_domains(cut: Any) -> 
     assert sorted(fine_seen) == list(range(100))
     assert stream.class_names[4] == "fruit_and_vegetables"  # apples are class 0 of the fine ones
     assert 0 in stream.tasks[0].train.images[stream.tasks[0].train.labels == 4][:, 0, 0, 0].tolist()
-    assert cut("split-cifar100", labels="coarse").fingerprint == stream.fingerprint
 
 
 def test_pickles_that_are_not_the_published_ones_are_never_opened(
@@ -214,7 +213,7 @@ def test_cub_follows_its_tables(cut: Any) -> None:
 
 def test_damaged_tables_of_cub_are_refused(cub: Path, refused: Any) -> None:
     (cub / "train_test_split.txt").write_text("1 1\n2 1\n")
-    assert "is damaged: image 3 of images.txt" in refused("split-cub200")
+    assert "is damaged: '3' is not in all of images.txt" in refused("split-cub200")
     (cub / "classes.txt").unlink()
     assert "there is no" in refused("split-cub200")
 
@@ -230,7 +229,6 @@ def test_the_lamda_split_of_cub_comes_from_the_users_folder(
     shutil.move(tree("train/b", "train/a", "test/a", "test/b"), root / "cub")
     stream = cut("split-cub200-lamda", tasks=1)
     assert (stream.name, stream.split) == ("split-cub200-lamda", "lamda")
-    assert cut("split-cub200", split="lamda", tasks=1).fingerprint == stream.fingerprint
 
 
 # ImageNet-R. -------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ FUNCTIONS = {
 ALLOWED = {
     ("methods/registry.py", "file.read_text"),  # presets, in the package
     ("paper/data.py", "(files('hashprompt.paper') / name).read_text"),
+    ("data/sets/base.py", "(files('hashprompt.data.sets') / 'published.json').read_text"),
     ("data/sets/cifar.py", "(files('hashprompt.data.sets') / 'cifar100_coarse.json').read_text"),
     ("data/streams/class_orders.py", "(ORDERS / f'{order}-{count}.json').read_text"),
     ("data/reading/images.py", "Image.open"),  # of what the door has opened

@@ -32,7 +32,7 @@ def list_sets(root: Root = None) -> None:
     for heading in ("data set", "fetched", "download", "description"):
         table.add_column(heading, no_wrap=heading != "description")
     for data in SETS.values():
-        sizes = [remote.size for remote in data.remotes]
+        sizes = [remote.size for remote in data.files]
         known = sum(size for size in sizes if size) / 1e9
         size = "–" if not sizes else f"{known:.2f} GB" if known else "unknown"
         size = size if all(sizes) or not known else f"over {size}"
@@ -140,7 +140,7 @@ def _show(found: "Checkup", every: bool) -> None:
 
 
 def _state(data: "DataSet", root: Path) -> str:
-    there = [remote.result(root).exists() for remote in data.remotes]
+    there = [remote.result(root).exists() for remote in data.files]
     if not there:
         return "yours"
     return "yes" if all(there) else "partly" if any(there) else "no"

@@ -25,9 +25,9 @@ def fetch(
     A file that somebody put there is used instead of a download, after the same check. Archives
     stay where they are.
     """
-    if not data.remotes:
+    if not data.files:
         raise UserError(f"`{data.name}` cannot be fetched. Expected in {root}: {data.layout}.")
-    for remote in data.remotes:
+    for remote in data.files:
         if remote.result(root).exists() and remote.gives:
             say(f"{remote.result(root)} is there.")
             continue

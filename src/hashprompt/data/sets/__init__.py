@@ -1,6 +1,5 @@
 """The published benchmarks by name."""
 
-from hashprompt.data.sets.base import DataSet, data_root
-from hashprompt.data.sets.published import SETS
+from hashprompt.data.sets.base import SETS, DataSet, data_root
 
 __all__ = ["SETS", "DataSet", "data_root"]

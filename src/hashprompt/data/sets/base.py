@@ -1,9 +1,15 @@
-"""What a named data set is: where its files come from, how they lie, and how they are read."""
+"""The published benchmarks: where their files come from, how they lie, and how they are read.
 
+`published.json` lists them. Nothing heavy is imported here; the module that reads a set is imported
+when the set is loaded.
+"""
+
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +35,7 @@ class PublishedFile:
         md5: published checksum; `sha256` is preferred where it is known.
         size: in bytes, where known.
         into: folder below the data root to unpack into (or to keep the file in).
-        gives: what is there afterwards, below the data root; empty: the file itself.
+        gives: the result of unpacking, below the data root; empty: the file itself.
     """
 
     url: str
@@ -49,31 +55,41 @@ class PublishedFile:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A published benchmark, found by its name.
+    """A published benchmark.
 
     Args:
         loader: `module:function` in this package; see `load`.
-        layout: how the files lie below the data root, for people.
-        counts: training and test images of the whole set; fewer are told.
-        splits: names that the option `split` takes.
-        coarse: whether it knows `labels=coarse`.
+        layout: the files below the data root, for people.
+        files: none for a set that the user brings.
+        counts: training and test images of the full set; a note reports fewer.
+        splits: values of the option `split`.
     """
 
     name: str
     about: str
     loader: str
-    remotes: tuple[PublishedFile, ...]
     layout: str
     licence: str
+    files: tuple[PublishedFile, ...] = ()
     counts: tuple[int, int] | None = None
     splits: tuple[str, ...] = ()
-    coarse: bool = False
 
     @property
     def load(self) -> Loader:
-        """Reads the set from a data root; raises `MissingFiles` for what is not there."""
+        """Read the set from a data root; raises `MissingFiles` if it is incomplete."""
         module, _, function = self.loader.partition(":")
         return getattr(import_module(f"hashprompt.data.sets.{module}"), function)
+
+
+def _published() -> dict[str, DataSet]:
+    stored = json.loads((files("hashprompt.data.sets") / "published.json").read_text())
+    for row in stored:
+        row["files"] = tuple(PublishedFile(**file) for file in row.get("files", ()))
+        row["counts"] = tuple(row["counts"]) if "counts" in row else None
+    return {row["name"]: DataSet(**row) for row in stored}
+
+
+SETS = _published()
 
 
 class MissingFiles(Exception):  # noqa: N818 (a finding, which becomes a UserError)
@@ -87,13 +103,11 @@ class MissingFiles(Exception):  # noqa: N818 (a finding, which becomes a UserErr
 def data_root(chosen: str | None = None) -> Path:
     """The option, `HASHPROMPT_DATA`, or `datasets` in the cache."""
     named = chosen or os.environ.get("HASHPROMPT_DATA")
-    if named:
-        return Path(named).expanduser()
-    return cache_dir() / "datasets"
+    return Path(named).expanduser() if named else cache_dir() / "datasets"
 
 
 def need(root: Path, *names: str) -> None:
-    """Check that files and folders are there: pipes and devices are not what is meant."""
+    """Check that regular files or folders of these names exist."""
     for name in names:
         if not (os.path.isfile(root / name) or os.path.isdir(root / name)):
             raise MissingFiles(root / name)
@@ -117,14 +131,14 @@ def read_lines(file: Path) -> list[str]:
 
 def explain_missing(data: DataSet, root: Path, path: Path) -> UserError:
     """Which file to put where."""
-    sentences = [f"`{data.name}` is not complete on this machine: there is no {path}."]
-    sentences.append(f"Expected in {root}: {data.layout}.")
-    if data.remotes:
-        addresses = ", ".join(remote.url for remote in data.remotes)
-        sentences.append(
-            f"`hashprompt data fetch {data.name}` gets it from {addresses}. Without a connection, "
-            f"put the same files into {root} and run that command there: it checks and unpacks "
-            "them."
+    text = (
+        f"`{data.name}` is not complete on this machine: there is no {path}. Expected in {root}: "
+        f"{data.layout}. "
+    )
+    if data.files:
+        addresses = ", ".join(file.url for file in data.files)
+        text += (
+            f"`hashprompt data fetch {data.name}` downloads it from {addresses}. Without a "
+            f"connection, put these files into {root} and run the same command. "
         )
-    sentences.append("Files elsewhere: set HASHPROMPT_DATA or data_root to their folder.")
-    return UserError(" ".join(sentences))
+    return UserError(f"{text}For files elsewhere, set HASHPROMPT_DATA or data_root.")

@@ -36,8 +36,6 @@ def cifar_tables(
 
 
 def load_cifar100(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
-    if options.labels == "coarse":
-        return load_coarse(root, options, track)
     train, test, names = cifar_tables(datasets.CIFAR100, root)
     return ImageSource("split-cifar100", train, test, names, tasks=10, split="official")
 

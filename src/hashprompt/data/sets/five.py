@@ -3,8 +3,8 @@
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,21 +28,11 @@ IDX, UINT8 = ("images", "labels"), 8  # files of MNIST, and how they call bytes
 MAX_BYTES = 10**9  # of one of them: the largest has 47 MB
 
 
-class Digits(NamedTuple):
-    """One of the five: arrays (N, 3, H, W) and labels 0 … 9."""
-
-    train: ImageTable
-    test: ImageTable
-    names: tuple[str, ...]
-    origin: str
-    notes: tuple[str, ...] = ()
-
-
-FiveLoader = Callable[[Path, Track], Digits]
+FiveLoader = Callable[[Path, Track], ImageSource]
 
 
 def _idx(kind: type[datasets.MNIST]) -> FiveLoader:
-    def load(root: Path, track: Track) -> Digits:
+    def load(root: Path, track: Track) -> ImageSource:
         folder = f"{kind.__name__}/raw"
         names = [Path(url).stem for url, _ in kind.resources]
         need(root, *(f"{folder}/{name}" for name in names))
@@ -56,7 +46,7 @@ def _idx(kind: type[datasets.MNIST]) -> FiveLoader:
         )
         if any(len(part.images) != len(part) for part in (train, test)):
             raise UserError(f"The files in {root / folder} do not belong together.")
-        return Digits(train, test, tuple(kind.classes), "official")
+        return ImageSource(kind.__name__, train, test, tuple(kind.classes), 1, split="official")
 
     return load
 
@@ -71,7 +61,7 @@ def _read_idx(file: Path, dimensions: int) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=start).view(shape)
 
 
-def _svhn(root: Path, track: Track) -> Digits:
+def _svhn(root: Path, track: Track) -> ImageSource:
     need(root, "train_32x32.mat", "test_32x32.mat")
     try:  # torchvision compares checksums first
         parts = [datasets.SVHN(str(root), split=split) for split in ("train", "test")]
@@ -84,44 +74,38 @@ def _svhn(root: Path, track: Track) -> Digits:
         ImageTable(torch.from_numpy(part.data), torch.from_numpy(part.labels).long())
         for part in parts
     )
-    return Digits(train, test, tuple(map(str, range(CLASSES))), "official")
+    names = tuple(map(str, range(CLASSES)))
+    return ImageSource("SVHN", train, test, names, 1, split="official")
 
 
-def _cifar10(root: Path, track: Track) -> Digits:
+def _cifar10(root: Path, track: Track) -> ImageSource:
     train, test, names = cifar_tables(datasets.CIFAR10, root)
-    return Digits(train, test, names, "official")
+    return ImageSource("CIFAR-10", train, test, names, 1, split="official")
 
 
-def _letters(root: Path, track: Track) -> Digits:
+def _letters(root: Path, track: Track) -> ImageSource:
     """notMNIST as packed for continual learning (Train, Test), or the author's small archive."""
     packed = root / "notMNIST"
+    scans: list[dict[str, list[Path]]]
     if (packed / "Train").is_dir():
         scans = [scan_classes(packed / part)[0] for part in ("Train", "Test")]
         origin = "acl"
     else:
         need(root, "notMNIST_small")
-        whole, _ = scan_classes(_innermost(root / "notMNIST_small"))
+        folder = root / "notMNIST_small"
+        inner = folder / folder.name  # in some archives there is a folder inside the folder
+        whole, _ = scan_classes(inner if inner.is_dir() else folder)
         origin = f"{HOLD_OUT} 90/10"
-        tests = {
-            label: held_out([f"{label}/{path.name}" for path in paths], LETTERS_TEST_SHARE)
-            for label, paths in whole.items()
-        }
-        scans = [
-            {
-                label: [p for p in paths if (f"{label}/{p.name}" in tests[label]) is test]
-                for label, paths in whole.items()
-            }
-            for test in (False, True)
-        ]
+        scans = [{}, {}]
+        for label, paths in whole.items():
+            tested = held_out([f"{label}/{path.name}" for path in paths], LETTERS_TEST_SHARE)
+            for path in paths:
+                part = scans[f"{label}/{path.name}" in tested]
+                part.setdefault(label, []).append(path)
     names = tuple(sorted(scans[0]))
     (train, about_train), (test, about_test) = (_small_images(scan, names, track) for scan in scans)
-    return Digits(train, test, names, origin, (*about_train, *about_test))
-
-
-def _innermost(folder: Path) -> Path:
-    """Archives of notMNIST differ in whether there is a folder inside the folder."""
-    inner = folder / folder.name
-    return inner if inner.is_dir() else folder
+    notes = (*about_train, *about_test)
+    return ImageSource("notMNIST", train, test, names, 1, split=origin, notes=notes)
 
 
 def _small_images(
@@ -165,10 +149,10 @@ def load_five(root: Path, options: StreamOptions, track: Track = untracked) -> I
         "5-datasets",
         train,
         test,
-        tuple(f"{title} {name}" for title, part in parts.items() for name in part.names),
+        tuple(f"{title} {name}" for title, part in parts.items() for name in part.class_names),
         tasks=len(parts),
         task_of=tuple(i for i in range(len(parts)) for _ in range(CLASSES)),
-        split=", ".join(f"{title}: {part.origin}" for title, part in parts.items()),
+        split=", ".join(f"{title}: {part.split}" for title, part in parts.items()),
         notes=tuple(note for part in parts.values() for note in part.notes),
     )
 
@@ -178,7 +162,7 @@ def _pixels(table: ImageTable) -> Tensor:
     return table.images
 
 
-def _one(root: Path, track: Track, key: str, load: FiveLoader) -> Digits:
+def _one(root: Path, track: Track, key: str, load: FiveLoader) -> ImageSource:
     """A set from the published files, else from the one .npz file that is named after it."""
     try:
         return load(root, track)
@@ -193,4 +177,4 @@ def _one(root: Path, track: Track, key: str, load: FiveLoader) -> Digits:
     if len(source.class_names) != CLASSES:
         raise UserError(f"{packs[0]} has {len(source.class_names)} classes; expected {CLASSES}.")
     note = f"{packs[0].name}: {len(source.train):,} training, {len(source.test):,} test images."
-    return Digits(source.train, source.test, source.class_names, packs[0].name, (note,))
+    return replace(source, split=packs[0].name, notes=(note,))

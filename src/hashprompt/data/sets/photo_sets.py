@@ -21,22 +21,20 @@ CUB_TABLES = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "c
 
 
 def load_cub(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
-    if options.split == "lamda":
-        return load_cub_lamda(root, options, track)
     folder = root / CUB_FOLDER
     need(folder, *CUB_TABLES, "images")
     paths, labels, in_training, classes = (_cub_table(folder / name) for name in CUB_TABLES)
     parts: dict[str, Part] = {"1": "train", "0": "test"}
-    entries = []
-    for image, path in paths.items():
-        try:
-            label, part = classes[labels[image]], parts[in_training[image]]
-        except KeyError as error:
-            raise UserError(
-                f"{folder} is damaged: image {image} of images.txt has no entry in "
-                f"{', '.join(CUB_TABLES[1:])}. Unpack the archive again."
-            ) from error
-        entries.append(Entry(folder / "images" / path, path, label, part))
+    try:
+        entries = [
+            Entry(folder / "images" / path, path, classes[labels[image]], parts[in_training[image]])
+            for image, path in paths.items()
+        ]
+    except KeyError as error:
+        raise UserError(
+            f"{folder} is damaged: {error} is not in all of {', '.join(CUB_TABLES)}. Unpack the "
+            "archive again."
+        ) from error
     numbers = [str(number) for number in range(1, len(classes) + 1)]
     if sorted(numbers) != sorted(classes):
         raise UserError(f"{folder / 'classes.txt'} is damaged. Unpack the archive again.")
@@ -77,21 +75,22 @@ LISTED, AS_FOUND = "coda-yaml", "folders"
 def load_imagenet_r(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
     need(root, R_FOLDER)
     found = _renditions(root / R_FOLDER)
-    split = options.split or _split_at_hand(root, found)
-    notes = [] if options.split else [f"ImageNet-R has no official split; {split} is used."]
-    parts: dict[str, Part] = {}
+    parts = {name: part for name, (_, part) in found.items()}
+    split, notes = options.split, []
+    if split is None:
+        lists = all((root / name).is_file() for name in R_LISTS.values())
+        split = LISTED if lists else AS_FOUND if all(parts.values()) else HOLD_OUT
+        notes.append(f"ImageNet-R has no official split; {split} is used.")
     if split == LISTED:
-        parts, split, about_lists = _listed(root)
+        parts, split, about_lists = _listed(root, found)
         notes += about_lists
-        _check_listed(parts, found, root)
-    elif split == AS_FOUND:
-        if not all(part for _, part in found.values()):
-            raise UserError(f"split=folders needs {R_FOLDER}/train and {R_FOLDER}/test in {root}.")
-        parts = {name: part for name, (_, part) in found.items()}
-    names = parts or dict.fromkeys(found, "")
+    elif split == HOLD_OUT:
+        parts = dict.fromkeys(found, "")
+    elif not all(parts.values()):
+        raise UserError(f"split=folders needs {R_FOLDER}/train and {R_FOLDER}/test in {root}.")
     entries = [
         Entry(found[name][0], name, PurePosixPath(name).parts[0], part)
-        for name, part in names.items()
+        for name, part in parts.items()
     ]
     reading = options.reading(upright=False)
     return source_from("split-imagenet-r", entries, reading, split=split, notes=notes, track=track)
@@ -109,14 +108,10 @@ def _renditions(folder: Path) -> dict[str, tuple[Path, Part]]:
     }
 
 
-def _split_at_hand(root: Path, found: dict[str, tuple[Path, Part]]) -> str:
-    if all((root / name).is_file() for name in R_LISTS.values()):
-        return LISTED
-    return AS_FOUND if all(part for _, part in found.values()) else HOLD_OUT
-
-
-def _listed(root: Path) -> tuple[dict[str, Part], str, list[str]]:
-    """The part of each listed image, the name of the split, and what to say of it."""
+def _listed(
+    root: Path, found: dict[str, tuple[Path, Part]]
+) -> tuple[dict[str, Part], str, list[str]]:
+    """The part of each listed image, the name of the split, and notes."""
     parts: dict[str, Part] = {}
     split, notes = LISTED, []
     for part, name in R_LISTS.items():
@@ -129,6 +124,11 @@ def _listed(root: Path) -> tuple[dict[str, Part], str, list[str]]:
             if key in parts:
                 raise UserError(f"{key} is listed twice in {', '.join(R_LISTS.values())}.")
             parts[key] = part
+    if missing := [name for name in parts if name not in found]:
+        raise UserError(
+            f"{len(missing)} of {len(parts)} listed images are not in {root / R_FOLDER}, for "
+            f"example {missing[0]}. Unpack the whole archive, or use split={HOLD_OUT}."
+        )
     return parts, split, notes
 
 
@@ -148,15 +148,6 @@ def _listed_paths(file: Path, content: bytes) -> list[str]:
         return list(paths)
     except (yaml.YAMLError, TypeError, KeyError, ValueError) as error:
         raise UserError(f"{file} must hold `data:` and a list of image paths.") from error
-
-
-def _check_listed(parts: dict[str, Part], found: dict[str, tuple[Path, Part]], root: Path) -> None:
-    absent = [name for name in parts if name not in found]
-    if absent:
-        raise UserError(
-            f"{len(absent)} of {len(parts)} listed images are not in {root / R_FOLDER}, for "
-            f"example {absent[0]}. Unpack the whole archive, or use split={HOLD_OUT}."
-        )
 
 
 # CORe50, new instances: 50 objects filmed in eleven places; three places are the test set.
@@ -221,25 +212,22 @@ TINY_ANNOTATIONS = "val_annotations.txt"
 def load_tiny_imagenet(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
     folder = root / TINY_FOLDER
     need(folder, "train", "val")
-    entries = _by_class(folder, "train")
+    entries = _by_class(folder / "train", "train")
     if (folder / "val" / TINY_ANNOTATIONS).is_file() and (folder / "val" / "images").is_dir():
         entries += _annotated(folder / "val")
     else:
-        entries += _by_class(folder, "val")
+        entries += _by_class(folder / "val", "test")
     reading = options.reading(upright=False)
     return source_from("split-tiny-imagenet", entries, reading, split="official (val)", track=track)
 
 
-def _by_class(folder: Path, part: str) -> list[Entry]:
-    """<part>/<wnid>/images/*.JPEG as published, or <part>/<wnid>/*.JPEG as people rearrange it."""
-    entries = []
-    for inner in subfolders(folder / part):
-        images = list_folder(inner).images or list_folder(inner / "images").images
-        entries += [
-            Entry(path, f"{part}/{path.name}", inner.name, "train" if part == "train" else "test")
-            for path in images
-        ]
-    return entries
+def _by_class(folder: Path, part: Part) -> list[Entry]:
+    """<folder>/<wnid>/images/*.JPEG as published, or <folder>/<wnid>/*.JPEG."""
+    return [
+        Entry(path, f"{folder.name}/{path.name}", inner.name, part)
+        for inner in subfolders(folder)
+        for path in list_folder(inner).images or list_folder(inner / "images").images
+    ]
 
 
 def _annotated(folder: Path) -> list[Entry]:

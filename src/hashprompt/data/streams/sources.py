@@ -74,5 +74,5 @@ def _check_options(name: str, data: DataSet | None, options: StreamOptions) -> N
     if options.split is not None and options.split not in splits:
         known = f"it knows {', '.join(splits)}" if splits else "it has no choice of splits"
         raise UserError(f"split={options.split}: not for `{name}`; {known}.")
-    if options.labels == "coarse" and not (data.coarse if data else name.endswith(".npz")):
-        raise UserError(f"labels=coarse: `{name}` has no coarse labels.")
+    if options.labels == "coarse" and (data or not name.endswith(".npz")):
+        raise UserError(f"labels=coarse needs npz:FILE with fine_to_coarse, not `{name}`.")

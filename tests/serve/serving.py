@@ -1,12 +1,12 @@
-"""A server in this process, whose learns run in a thread: a process of their own takes seconds."""
+"""A server in this process; its sessions run in a thread, since a process takes seconds."""
 
 import io
-import json
+import os
 import queue
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,15 @@ from hashprompt.serve.service import Service
 from hashprompt.serve.settings import ServeSettings
 
 PATIENCE = 120.0  # seconds until something counts as stuck
+Serve = Callable[..., TestClient]
 Files = list[tuple[str, tuple[str, bytes, str]]]
 
 
 class ThreadWorker:
-    """Carries out learns in a thread of this process.
+    """Carries out sessions in a thread of this process.
 
     Args:
-        hold: learns wait until it is set.
+        hold: sessions wait until it is set.
     """
 
     def __init__(self, hold: threading.Event | None = None) -> None:
@@ -58,6 +59,24 @@ class ThreadWorker:
         self.stopped.set()
 
 
+class Held:
+    """Holds the first call of something until it may continue, at the latest when it is left."""
+
+    def __init__(self) -> None:
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def __enter__(self) -> "Held":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.go_on.set()
+
+    def wait(self) -> None:
+        if not self.reached.is_set():
+            self.reached.set()
+            assert self.go_on.wait(PATIENCE)
+
+
 def serving(folder: Path, worker: ThreadWorker | None = None, **changes: Any) -> TestClient:
     """A client of a new server; use it as a context."""
     usual = {"backbone": "nano", "options": QUICK, "effort": "instant", "reports": False}
@@ -85,6 +104,11 @@ def named(*photos: tuple[str, bytes]) -> Files:
     return [("photos", (name, content, "image/png")) for name, content in photos]
 
 
+def numbered(contents: list[bytes]) -> Files:
+    """The files of a form, named 0.png, 1.png, …"""
+    return named(*((f"{n}.png", content) for n, content in enumerate(contents)))
+
+
 def class_folders(count: int = 6, classes: int = 2, seed: int = 5) -> Files:
     """Photos named `class/photo.png`."""
     pairs = [
@@ -103,6 +127,26 @@ def zipped(members: dict[str, bytes]) -> bytes:
     return content.getvalue()
 
 
+def ask(client: TestClient, *photos: tuple[str, bytes]) -> dict[str, Any]:
+    answer = client.post("/api/ask", files=named(*photos))
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def teach(client: TestClient, label: str, contents: list[bytes], **data: str) -> str:
+    """The id of a job that learns photos of one class."""
+    data = {"label": label, **data}
+    answer = client.post("/api/teach", files=numbered(contents), data=data)
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["id"])
+
+
+def taught(client: TestClient, label: int, name: str | None = None, **data: str) -> dict[str, Any]:
+    """The job that has learned six photos of a class."""
+    return wait_for(client, teach(client, name or NAMES[label], pngs(label, 6, seed=7), **data))
+
+
 def ended(client: TestClient, answer: Any) -> dict[str, Any]:
     """The job of an answer to `teach`, once it has ended."""
     assert answer.status_code == 202, answer.text
@@ -111,20 +155,34 @@ def ended(client: TestClient, answer: Any) -> dict[str, Any]:
 
 def wait_for(client: TestClient, name: str, states: tuple[str, ...] = ()) -> dict[str, Any]:
     """A job, once it has ended or is in one of the states."""
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
+
+    def found() -> dict[str, Any] | None:
         job: dict[str, Any] = client.get(f"/api/jobs/{name}").json()
-        if job["state"] in (states or ("done", "failed", "cancelled")):
-            return job
+        return job if job["state"] in (states or ("done", "failed", "cancelled")) else None
+
+    return until(found)
+
+
+def until(found: Callable[[], Any]) -> Any:
+    """The first true value of a function that is called again and again."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if value := found():
+            return value
         time.sleep(0.05)
-    raise AssertionError(f"stuck: {job}")
+    raise AssertionError("stuck")
 
 
-def events_of(text: str) -> list[dict[str, Any]]:
-    """What a stream of server-sent events told."""
-    blocks = [block for block in text.split("\n\n") if block.startswith("event: job\n")]
-    return [json.loads(block.partition("data: ")[2]) for block in blocks]
+def error_of(answer: Any, status: int) -> str:
+    """The message of a request that was refused."""
+    assert answer.status_code == status, answer.text
+    return str(answer.json()["error"])
 
 
 def files_below(folder: Path) -> set[str]:
-    return {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+    """Files below a folder, also while others change it."""
+    return {
+        f"{place}/{name}".removeprefix(f"{folder}/")
+        for place, _, names in os.walk(folder)
+        for name in names
+    }

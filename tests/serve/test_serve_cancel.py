@@ -14,7 +14,6 @@ from serving import (
     ThreadWorker,
     class_folders,
     ended,
-    events_of,
     files_below,
     named,
     pngs,
@@ -129,19 +128,18 @@ def test_what_stays_of_a_first_learn_is_told(
     assert not Store(tmp_path / "new").learning.exists()
 
 
-def test_who_follows_a_cancelled_job_hears_what_is_left_of_it(
+def test_a_cancelled_job_reports_first_that_it_is_taken_back(
     serve: Serve, zoo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = stop_after_the_look(monkeypatch)
     client = serve(zoo, effort="quick")
     name = teach(client, "date", pngs(3, 6))
     assert held.reached.wait(PATIENCE)
-    client.delete(f"/api/jobs/{name}")
-    threading.Timer(1, held.go_on.set).start()
-    told = events_of(client.get(f"/api/jobs/{name}/events").text)
-    assert (told[0]["state"], told[0]["message"]) == ("cancelled", None)
-    assert told[0]["progress"]["text"] == "taking back what it learned"
-    assert told[-1]["message"] == TAKEN_BACK
+    job = client.delete(f"/api/jobs/{name}").json()
+    assert (job["state"], job["message"]) == ("cancelled", None)
+    assert job["progress"]["text"] == "taking back what it learned"
+    held.go_on.set()
+    assert settled(client, name)["message"] == TAKEN_BACK
 
 
 def test_a_job_that_never_began_changed_nothing(serve: Serve, zoo: Path) -> None:

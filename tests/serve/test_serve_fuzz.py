@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from serving import ThreadWorker, files_below, named, png, serving, zipped
+from serving import files_below, named, png, serving, zipped
 
 from hashprompt import ContinualClassifier
 from hashprompt.serve.settings import Limits
@@ -19,7 +19,7 @@ PATHS += [f"/api/{name}" for name in ("state", "health", "teach", "plan", "jobs"
 PATHS += ["/api/undo", "/api/classes", "/api/unsure", "/api/unsure/keep", "/api/unsure/teach"]
 PATHS += [f"/api/classes/{name}" for name in ("rename", "merge", "forget")]
 PATHS += ["/api/unsure/remove", "/api/jobs/x", "/api/jobs/%00", "/api/reports/1", "/api/reports/x"]
-PATHS += [f"/api/jobs/20260101000000-00000000{end}" for end in ("", "/events")]
+PATHS += ["/api/jobs/20260101000000-00000000"]
 PATHS += [f"/api/unsure/{'0' * 32}", "/api/unsure/..%2fx", "/%ff", "/api//ask", "/é"]
 METHODS = ["GET", "POST", "POST", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "PATCH", "BREW"]
 WORDS = ["ash", "birch", "oak", "", " ", "../x", "a\x00b", "\u202e", "x" * 500, "1", "null", "Ash"]
@@ -27,16 +27,16 @@ VALUES: list[Any] = [None, True, -1, 0, 1, 2, 10**40, 1.5, "", "x", [], {}, ["as
 KEYS = ["to", "old", "new", "classes", "into", "name", "on", "photos", "label", "effort", "x"]
 KINDS = ["application/json", "text/plain", "multipart/form-data", "multipart/form-data; boundary=b"]
 KINDS += ["multipart/form-data; boundary=" + "b" * 300, "", "image/png", "application/x-www-form"]
-HEADERS = [
-    "origin",
-    "host",
-    "authorization",
-    "cookie",
-    "sec-fetch-site",
-    "range",
+HEADERS = ["origin", "host", "authorization", "cookie", "sec-fetch-site", "range"]
+HEADERS += [
     "x-forwarded-for",
+    "content-length",
+    "transfer-encoding",
+    "expect",
+    "if-none-match",
+    "accept",
+    "upgrade",
 ]
-HEADERS += ["content-length", "transfer-encoding", "expect", "if-none-match", "accept", "upgrade"]
 
 
 def body(rng: random.Random) -> dict[str, Any]:
@@ -112,8 +112,7 @@ def send(client: TestClient, rng: random.Random) -> Any:
 def fuzz(zoo: Path, count: int, seed: int) -> Counter[int]:
     rng, statuses = random.Random(seed), Counter[int]()
     outside = files_below(zoo.parent)
-    hold = ThreadWorker()
-    with serving(zoo, hold, limits=LIMITS, keep_unsure=True, unknown_threshold=0.3) as client:
+    with serving(zoo, limits=LIMITS, keep_unsure=True, unknown_threshold=0.3) as client:
         for number in range(count):
             answer = send(client, rng)
             statuses[answer.status_code] += 1
@@ -123,7 +122,7 @@ def fuzz(zoo: Path, count: int, seed: int) -> Counter[int]:
                 assert "retry-after" in answer.headers
             if answer.status_code >= 400 and answer.request.method != "HEAD":
                 assert answer.json()["error"]
-            for job in client.get("/api/jobs").json()["jobs"]:
+            for job in client.get("/api/jobs").json():
                 if number % 10 and job["state"] in ("waiting", "running"):
                     client.delete(f"/api/jobs/{job['id']}")
         assert "hashprompt_faults_total 0.0\n" in client.get("/metrics").text

@@ -1,12 +1,14 @@
-"""`hashprompt serve`: teach and ask a classifier in the browser, or by HTTP.
+"""`hashprompt serve`: teach and query a classifier in the browser, or over HTTP.
 
-app.py          the application: what belongs to a server, put together
-guard.py        what every request passes: host, origin, token, limits, log
-uploads.py      photos that arrive in a form, or in a zip
-answering.py    questions, batched together, answered by the last finished version
-jobs.py         learns that wait, run or are done, on disk
-learning.py     one learn at a time, each in a process of its own (learn_process.py)
-asked.py        photos that it was unsure about, kept if the user wants it
-routes/         the API
-page/           the page
+server.py         the application, its socket, uvicorn
+service.py        the parts of one server, which the routes use
+settings.py       options and limits
+predict_queue.py  photos of all clients, answered in batches
+review_queue.py   unsure photos, stored if the user wants it
+photo_archive.py  taught photos in class folders (`--photos`)
+state_dir.py      the private folder of the server
+http/             checks of every request, forms and uploads, errors, log and metrics
+jobs/             sessions, one at a time, each in a process of its own
+routes/           the API
+page/             the page
 """

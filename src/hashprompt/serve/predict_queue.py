@@ -1,7 +1,7 @@
-"""Photos of all clients, batched together, answered by the last finished version."""
+"""Photos of all clients, answered in batches by the last finished version."""
 
-import asyncio
 import threading
+from asyncio import wrap_future
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from starlette.concurrency import run_in_threadpool
 
 from hashprompt.errors import UserError
 from hashprompt.photos import ContinualClassifier
 from hashprompt.photos.answers import Answer
 from hashprompt.photos.inputs.predict_inputs import InputImage, InputLoader, RawInput
 from hashprompt.photos.store.store import HEADER
-from hashprompt.serve.http.metrics import Metrics
+from hashprompt.serve.http.monitoring import Metrics
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.settings import ServeSettings
 
 if TYPE_CHECKING:
     from hashprompt.photos.predictor import Predictor
 
-DECODERS = 2  # threads; Pillow lets go of the interpreter while it works
-NOTHING_LEARNED = "It has learned nothing yet: teach it first."
+NOTHING_LEARNED = "The classifier has learned nothing yet. Teach it first."
 
 
 class Prediction(NamedTuple):
@@ -43,13 +43,13 @@ class _Waiting:
 
 
 class PredictQueue:
-    """Requests that wait, and the one thread that answers them.
+    """Waiting requests, and the one thread that answers them.
 
     Args:
         settings: of the server.
         metrics: counts answers.
         wants_feature: whether the frozen feature of a photo is needed, by its answer.
-        is_learning: whether a session wants the processors, too.
+        is_learning: whether a session needs the processors, too.
     """
 
     def __init__(
@@ -63,21 +63,19 @@ class PredictQueue:
         self._wants_feature, self._is_learning = wants_feature, is_learning
         self._classifier: ContinualClassifier | None = None
         self._predictor: Predictor | None = None
-        self._seen: tuple[int, ...] = ()  # of `classifier.json`, when it was last read
+        self._seen: tuple[int, ...] = ()  # status of `classifier.json` when it was last read
         self._loading = threading.Lock()
         self._requests: deque[_Waiting] = deque()
         self.waiting = 0  # photos
-        self._threads = 0  # of torch, before a session wanted some
-        self._decoders = ThreadPoolExecutor(DECODERS, "decode")
+        self._threads = 0  # of torch, before a session needed some
         self._thread = ThreadPoolExecutor(1, "predict")
 
     def start(self) -> None:
-        """Load the classifier ahead; what is wrong, the first request reports."""
+        """Load the classifier ahead; the first request reports what is wrong with it."""
         self._thread.submit(self.current)
 
     def stop(self) -> None:
-        for threads in (self._thread, self._decoders):
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def predict(self, photos: Sequence[tuple[str, bytes]]) -> Prediction:
         """Answers to all photos (name, content), by one version.
@@ -89,55 +87,41 @@ class PredictQueue:
             raise Refusal(503, "Too many questions are waiting. Try again soon.", 1)
         self.waiting += len(photos)
         try:
-            loop = asyncio.get_running_loop()
-            predictor = self._predictor
-            if predictor is None:
-                predictor = await loop.run_in_executor(self._decoders, self.current)
-            short_side = predictor.short_side  # the same for all versions
-            images = await asyncio.gather(
-                *(
-                    loop.run_in_executor(self._decoders, _decoded, name, content, short_side)
-                    for name, content in photos
-                )
-            )
-            request = _Waiting(list(images))
+            short_side = (await run_in_threadpool(self.current)).short_side
+            loader = InputLoader([RawInput(*photo) for photo in photos], short_side)
+            request = _Waiting(await run_in_threadpool(list, loader))
             self._requests.append(request)
             self._thread.submit(self._answer_next)
-            return await asyncio.wrap_future(request.prediction)
+            return await wrap_future(request.prediction)
         finally:
             self.waiting -= len(photos)
 
-    # The version that answers. -------------------------------------------------------------
-
     def current(self) -> "Predictor":
-        """Loaded; a session or undo that has finished meanwhile is noticed by the file's status.
+        """The current version, loaded again when `classifier.json` has changed.
 
         Raises:
             Refusal: if nothing is learned yet, or the version cannot be loaded.
         """
         with self._loading:
-            seen = header_status(self._settings.folder)
+            seen, settings = header_status(self._settings.folder), self._settings
             if seen is None:
                 raise Refusal(409, NOTHING_LEARNED)
             if self._predictor is None or seen != self._seen:
+                device = {k: v for k, v in settings.options.items() if k == "device"}
                 try:
-                    self._predictor = self._loaded()
+                    self._classifier = self._classifier or ContinualClassifier(
+                        settings.folder, settings.backbone, **device
+                    )
+                    self._predictor = self._classifier.predictor()
                 except UserError as error:
                     raise Refusal(503, f"The classifier cannot be opened: {error}", 10) from error
                 self._seen = seen
             return self._predictor
 
-    def _loaded(self) -> "Predictor":
-        if self._classifier is None:
-            settings = self._settings
-            device = {k: v for k, v in settings.options.items() if k == "device"}
-            self._classifier = ContinualClassifier(settings.folder, settings.backbone, **device)
-        return self._classifier.predictor()
-
-    # Computing, in the thread. -------------------------------------------------------------
+    # In the thread. ------------------------------------------------------------------------
 
     def _answer_next(self) -> None:
-        """Answer the requests that wait, up to a batch; none may be left for this call."""
+        """Answer waiting requests, up to a batch; an earlier call may have answered all."""
         batch: list[_Waiting] = []
         with suppress(IndexError):  # none waits any more
             while sum(len(request.images) for request in batch) < self._settings.limits.batch:
@@ -145,7 +129,7 @@ class PredictQueue:
         batch = [r for r in batch if r.prediction.set_running_or_notify_cancel()]
         try:
             self._answer(batch)
-        except BaseException as error:  # of whatever kind: the clients must hear of it
+        except BaseException as error:  # the clients must be told, whatever it is
             for request in batch:
                 if not request.prediction.done():
                     request.prediction.set_exception(error)
@@ -159,14 +143,14 @@ class PredictQueue:
         threshold, size = self._settings.unknown_threshold, self._settings.limits.batch
         rows = iter(list(predictor.stream(images, threshold, size, self._wants_feature)))
         for request in batch:
-            own = [next(rows) for _ in request.images]
-            answers, features = [row[0] for row in own], [row[1] for row in own]
-            request.prediction.set_result(Prediction(predictor.info["number"], answers, features))
+            answers, features = zip(*(next(rows) for _ in request.images), strict=True)
+            found = Prediction(predictor.info["number"], list(answers), list(features))
+            request.prediction.set_result(found)
         self._metrics.answers.inc(len(images))
         self._metrics.passes.inc()
 
     def _share_processors(self) -> None:
-        """One thread while it learns: two that wait for each other would wait for the session."""
+        """Use one thread during a session: more would wait for each other and for the session."""
         import torch
 
         self._threads = self._threads or torch.get_num_threads()
@@ -174,14 +158,9 @@ class PredictQueue:
 
 
 def header_status(folder: Path) -> tuple[int, ...] | None:
-    """Changes whenever another version answers; None if there is none."""
+    """Changes whenever another version becomes the current one; None if there is none."""
     try:
         status = (folder / HEADER).stat()
     except FileNotFoundError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _decoded(name: str, content: bytes, short_side: int) -> InputImage:
-    (image,) = InputLoader([RawInput(name, content)], short_side)
-    return image

@@ -1,4 +1,4 @@
-"""Unsure photos, kept on disk if the user wants it, and clustered by similarity."""
+"""The review queue: unknown and unsure photos, stored if the user wants it, in clusters."""
 
 import hashlib
 import os
@@ -19,7 +19,8 @@ from hashprompt.errors import UserError
 from hashprompt.photos.answers import Answer
 from hashprompt.photos.sorting.clusters import SMALLEST, Groups
 from hashprompt.photos.sorting.journal import decode_feature, encode_feature
-from hashprompt.serve.http.request_log import log
+from hashprompt.serve.http.monitoring import log
+from hashprompt.serve.predict_queue import Prediction
 from hashprompt.serve.state_dir import PrivateFolder
 from hashprompt.storage.files import Target, inside, remove_file, write_atomically
 from hashprompt.storage.json_files import read_json, write_json
@@ -45,25 +46,24 @@ class UnsurePhoto(Schema):
 
 
 class ReviewQueue:
-    """The photos that are kept; threads may share it.
+    """The stored photos; threads may share it.
 
     Args:
         private: where they are.
-        most: of them; the oldest go.
+        max_photos: beyond that, the oldest are removed.
     """
 
-    def __init__(self, private: PrivateFolder, most: int) -> None:
-        self._private, self._most = private, most
+    def __init__(self, private: PrivateFolder, max_photos: int) -> None:
+        self._private, self._max_photos = private, max_photos
         self._lock = threading.RLock()
         self._photos: dict[str, dict[str, Any]] = {}  # oldest first
-        self._groups: tuple[tuple[str, ...], list[dict[str, Any]]] = (), []
         self.is_on = False
 
     def load(self, keep: bool | None) -> None:
-        """Read what is there; `keep` switches keeping on or off, None leaves it as it was."""
-        if keep is not None and keep != self._private.keeps_unsure:
-            self._private.keep_unsure(keep)
+        """Read stored photos; `keep` switches storing on or off, None leaves it as it was."""
         self.is_on = self._private.keeps_unsure
+        if keep is not None and keep != self.is_on:
+            self.switch(keep)
         found = []
         for name in os.listdir(self._private.unsure):
             stem = name.removesuffix(".json")
@@ -71,7 +71,7 @@ class ReviewQueue:
                 try:
                     found.append(read_json(self._file(stem, ".json"), UnsurePhoto, "Remove it."))
                 except (FileNotFoundError, UserError) as error:
-                    log("kept photo unreadable", photo=stem, error=str(error))
+                    log("stored photo unreadable", photo=stem, error=str(error))
         self._photos = {photo["id"]: photo for photo in sorted(found, key=lambda p: p["when"])}
 
     def __len__(self) -> int:
@@ -82,8 +82,14 @@ class ReviewQueue:
             self._private.keep_unsure(on)
             self.is_on = on
 
-    def keep(self, answer: Answer, feature: np.ndarray, content: bytes) -> None:
-        """Keep a photo, unless it is there."""
+    def keep_all(self, prediction: Prediction, contents: Sequence[bytes]) -> None:
+        """Store photos whose features are known."""
+        rows = zip(prediction.answers, prediction.features, contents, strict=True)
+        for answer, feature, content in rows:
+            if feature is not None:
+                self._keep(answer, feature, content)
+
+    def _keep(self, answer: Answer, feature: np.ndarray, content: bytes) -> None:
         name = hashlib.sha256(content).hexdigest()[:32]
         photo = {
             "id": name,
@@ -96,73 +102,64 @@ class ReviewQueue:
             "feature": encode_feature(feature),
         }
         with self._lock:
-            if not self.is_on or name in self._photos:
-                return
-            write_atomically(self._file(name), content)
-            self._photos[name] = write_json(self._file(name, ".json"), photo)
-            self.remove(list(self._photos)[: -self._most])
+            if self.is_on and name not in self._photos:
+                write_atomically(self._file(name), content)
+                self._photos[name] = write_json(self._file(name, ".json"), photo)
+                self.remove(list(self._photos)[: -self._max_photos])
 
     def remove(self, names: Iterable[str]) -> int:
         """Remove photos; returns how many of them there were."""
         with self._lock:
             there = [name for name in dict.fromkeys(names) if self._photos.pop(name, None)]
             for name in there:
-                remove_file(self._file(name, ".json"))  # first: without it a photo is nothing
+                remove_file(self._file(name, ".json"))  # first: a photo without it does not count
                 remove_file(self._file(name))
         return len(there)
 
-    def photo(self, name: str) -> dict[str, Any] | None:
-        return self._photos.get(name)
-
-    def path(self, name: str) -> Target:
-        """Of a photo that is kept."""
-        if name not in self._photos:
-            raise KeyError(name)
-        return self._file(name)
-
-    def thumbnail(self, name: str) -> bytes:
-        """A small JPEG, which brings no metadata along."""
-        pixels = read_pixels(self.path(name), THUMBNAIL)
-        picture = Image.fromarray(pixels.transpose(1, 2, 0))
-        picture.thumbnail((THUMBNAIL, THUMBNAIL))
-        content = BytesIO()
-        picture.save(content, "JPEG", quality=80)
-        return content.getvalue()
+    def photo(self, name: str) -> tuple[Target, str] | None:
+        """Path of a photo, and the client's name for it; None if it is not stored."""
+        photo = self._photos.get(name)
+        return None if photo is None else (self._file(name), photo["file"])
 
     def _file(self, name: str, suffix: str = "") -> Target:
         return inside(self._private.unsure, name + suffix)
 
-    # Clusters. -----------------------------------------------------------------------------
-
-    def groups(self) -> list[dict[str, Any]]:
-        """Clusters of similar photos, the largest first; then the others, by label."""
+    def clusters(self) -> list[dict[str, Any]]:
+        """Clusters of similar photos, largest first; then other photos, by label."""
         with self._lock:
-            photos, key = list(self._photos.values()), tuple(self._photos)
-        if self._groups[0] != key:
-            self._groups = key, _grouped(photos)
-        return self._groups[1]
+            photos = list(self._photos.values())
+        clusters: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
+        numbers = _cluster_numbers([decode_feature(photo["feature"]) for photo in photos])
+        for photo, number in zip(photos, numbers, strict=True):
+            if number >= 0:
+                clusters[number, f"cluster-{number + 1}"].append(photo)
+            elif photo["is_unknown"]:
+                clusters[len(photos) + 1, "single"].append(photo)
+            else:
+                clusters[len(photos), f"class-{photo['label']}"].append(photo)
+        return [
+            {
+                "id": name,
+                "likely": _likely(members),
+                "photos": [{k: v for k, v in one.items() if k != "feature"} for one in members],
+            }
+            for (_, name), members in sorted(clusters.items())
+        ]
 
 
-def _grouped(photos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    groups: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
-    clusters = _clusters([decode_feature(photo["feature"]) for photo in photos])
-    for photo, number in zip(photos, clusters, strict=True):
-        if number >= 0:
-            groups[number, f"group-{number + 1}"].append(photo)
-        elif photo["is_unknown"]:
-            groups[len(photos) + 1, "alone"].append(photo)
-        else:  # similar to no others: at least by what they are taken for
-            groups[len(photos), f"like-{photo['label']}"].append(photo)
-    return [
-        {"id": name, "likely": _likely(members), "photos": members}
-        for (_, name), members in sorted(groups.items())
-    ]
+def thumbnail(photo: Target) -> bytes:
+    """A small JPEG without the metadata of the photo."""
+    picture = Image.fromarray(read_pixels(photo, THUMBNAIL).transpose(1, 2, 0))
+    picture.thumbnail((THUMBNAIL, THUMBNAIL))
+    content = BytesIO()
+    picture.save(content, "JPEG", quality=80)
+    return content.getvalue()
 
 
-def _clusters(features: Sequence[np.ndarray]) -> list[int]:
-    """The cluster of each photo; -1 for those that are in none."""
+def _cluster_numbers(features: Sequence[np.ndarray]) -> list[int]:
+    """The cluster of each photo; -1 for photos in none."""
     width = len(features[-1]) if features else 0
-    # A classifier with another backbone may have been here before.
+    # Photos may be left of a classifier with another backbone.
     same = [row for row, feature in enumerate(features) if len(feature) == width]
     labels = np.full(len(features), -1)
     if len(same) > SMALLEST:
@@ -172,7 +169,7 @@ def _clusters(features: Sequence[np.ndarray]) -> list[int]:
 
 
 def _likely(photos: Sequence[dict[str, Any]]) -> str | None:
-    """What more than half of them are taken for; unknown ones do not count."""
+    """The class predicted for more than half of the photos; unknown ones have none."""
     counts = Counter(photo["label"] for photo in photos if not photo["is_unknown"])
     label, count = counts.most_common(1)[0] if counts else ("", 0)
     return label if count > len(photos) / 2 else None

@@ -1,4 +1,4 @@
-"""Runs the server: the application, the socket, uvicorn, and clients that hold connections."""
+"""The server: the application, its socket, and uvicorn with limits for idle connections."""
 
 import asyncio
 import secrets
@@ -20,28 +20,25 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from hashprompt import __version__
 from hashprompt.errors import UserError, shortened
 from hashprompt.serve.http.guard import HEADER_BYTES, Guard
+from hashprompt.serve.http.monitoring import log_to_stderr
 from hashprompt.serve.http.problems import FAULT, Problem, Refusal, problem_response
-from hashprompt.serve.http.request_log import log_to_stderr
 from hashprompt.serve.routes import history, learn, pages, predict, review
 from hashprompt.serve.service import Service
 from hashprompt.serve.settings import ServeSettings
 
 ROUTERS = (predict.router, learn.router, history.router, review.router, pages.router)
-HEADER_SECONDS = 15.0  # in which they must have arrived
-KEEP_ALIVE = 10  # seconds that a connection may be idle between two requests
-BACKLOG = 512  # connections that wait to be taken
-EVERYWHERE = {  # hosts that stand for all addresses -> an address that nobody has
-    "0.0.0.0": (socket.AF_INET, "192.0.2.1"),
-    "::": (socket.AF_INET6, "2001:db8::1"),
-}
-GRACE = 3  # seconds for answers that are on their way when the server stops
+HEADER_SECONDS = 15.0  # to receive all headers
+KEEP_ALIVE = 10  # seconds between two requests of a connection
+BACKLOG = 512  # connections that wait to be accepted
+EVERYWHERE = ("0.0.0.0", "::")  # hosts that stand for all addresses
+GRACE = 3  # seconds to finish answers when the server stops
 
 
 # The application. ----------------------------------------------------------------------------
 
 
 def create_app(service: Service) -> Guard:
-    """A server as an ASGI application, which starts the service unless that was done before."""
+    """The server as an ASGI application, which starts the service unless that was done before."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -54,8 +51,8 @@ def create_app(service: Service) -> Guard:
     app = FastAPI(
         title="hashprompt serve",
         version=__version__,
-        summary="Teach and ask a classifier that keeps learning.",
-        docs_url=None,  # FastAPI's own load from another host
+        summary="Teach and query an image classifier that keeps learning.",
+        docs_url=None,  # FastAPI's own page loads scripts from another site
         redoc_url=None,
         lifespan=lifespan,
         responses={"4XX": {"model": Problem}, "503": {"model": Problem}},
@@ -70,7 +67,7 @@ def create_app(service: Service) -> Guard:
 
 
 async def _in_words(request: Request, error: Exception) -> Response:
-    """What was wrong with a request, as all problems are reported."""
+    """Any error as a `Problem`."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body")
@@ -78,7 +75,7 @@ async def _in_words(request: Request, error: Exception) -> Response:
         error = Refusal(422, f"The request is not as expected: {shortened(text, 200)}.")
     elif isinstance(error, UserError):
         error = Refusal(400, str(error))
-    elif not isinstance(error, HTTPException):  # the guard writes it to the log
+    elif not isinstance(error, HTTPException):  # the guard logs it
         error = Refusal(503, FAULT, 5)
     error.detail = request.app.state.service.settings.for_clients(error.detail)
     return problem_response(error, str(request.state.request_id))
@@ -88,10 +85,9 @@ async def _in_words(request: Request, error: Exception) -> Response:
 
 
 class ImpatientProtocol(H11Protocol):
-    """HTTP by uvicorn, but a connection that does not send a whole request in time is closed.
+    """HTTP by uvicorn, which closes connections that do not send a complete request in time.
 
-    Where all places are taken, the connection that has been idle for longest is closed at once:
-    idle connections keep nobody out.
+    If no place is left, the connection that has been idle longest is closed at once.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -110,7 +106,7 @@ class ImpatientProtocol(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request of it is being answered."""
+        """No request of the connection is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
     def on_response_complete(self) -> None:
@@ -127,7 +123,7 @@ class ImpatientProtocol(H11Protocol):
 
 
 def uvicorn_server(service: Service) -> uvicorn.Server:
-    """The application over HTTP, with bounds on all that a client can make it wait for."""
+    """The application over HTTP, with limits on everything that a client can delay."""
     config = uvicorn.Config(
         create_app(service),
         http=ImpatientProtocol,
@@ -146,7 +142,7 @@ def uvicorn_server(service: Service) -> uvicorn.Server:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket at an address; port 0 is any free one."""
+    """A socket at an address; port 0 stands for any free port."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         is_everywhere = host == "::" and socket.has_dualstack_ipv6()
@@ -161,12 +157,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def reachable(host: str) -> str:
-    """An address or name to open on another machine; of all addresses, the one that leads out."""
+    """An address or name to open on another machine."""
     if host not in EVERYWHERE:
         return host
-    family, elsewhere = EVERYWHERE[host]
-    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect((elsewhere, 9))  # sends nothing: the system says which way it would go
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing, but the system chooses an own address
         return str(probe.getsockname()[0])
     return socket.gethostname()
 
@@ -175,24 +170,24 @@ def serve(settings: ServeSettings, port: int, say: Callable[[str], None]) -> Non
     """Serve until Ctrl-C.
 
     Args:
-        port: 0 for any that is free.
+        port: 0 for any free one.
         say: prints a line.
 
     Raises:
-        UserError: if the folder is no classifier or in use, or the address cannot be had.
+        UserError: if the folder is no classifier or in use, or the address is not available.
     """
     if settings.token is None and not settings.is_local:
         settings = replace(settings, token=secrets.token_urlsafe(24))
     listening = listen(settings.host, port)
     log_to_stderr()
     service = Service(settings)
-    service.start()  # here, since uvicorn would show a traceback of what is wrong
+    service.start()  # here, since uvicorn would show a traceback of an error
     host = reachable(settings.host)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     say(f"Serving {settings.folder} at {address} (Ctrl-C stops).")
     if settings.token:
-        say(f"Open {address}?token={settings.token} (the token is not shown again).")
+        say(f"Open {address}?token={settings.token} (the token is shown only once).")
     try:
         uvicorn_server(service).run([listening])
     finally:

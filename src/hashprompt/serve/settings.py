@@ -30,7 +30,6 @@ class Limits:
     zip_members: int = 5000  # folders and other files count too
     waiting_photos: int = 256  # asked about and not yet answered; more are told to come again
     connections: int = 128
-    streams: int = 32  # clients that follow jobs
     kept_photos: int = 500  # unsure ones; the oldest go
     kept_jobs: int = 100
     batch: int = 16  # photos in one pass of the ViT

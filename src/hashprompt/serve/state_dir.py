@@ -1,9 +1,9 @@
-"""The private folder beside a classifier: jobs, uploads, unsure photos. Nobody else may look in.
+"""The private folder beside a classifier: jobs, uploads, unsure photos. Only its owner may read it.
 
-zoo-serving/jobs/ID/        job.json; photos/ and the list of them until the job ends
-zoo-serving/uploads/ID/     what is being received; emptied when the server starts
-zoo-serving/unsure/         the review queue, if the user wants unsure photos kept
-zoo-serving/serving.json    whether they are
+zoo-serving/jobs/ID/        job.json; photos/ and their list until the job ends
+zoo-serving/uploads/ID/     uploads in progress; emptied when the server starts
+zoo-serving/unsure/         photos of the review queue, if the user wants them stored
+zoo-serving/keep-unsure     an empty file, if the user wants that
 """
 
 import os
@@ -11,18 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hashprompt.storage.files import Target, inside, make_private_folder, remove_new
-from hashprompt.storage.json_files import read_json, write_json
+from hashprompt.storage.files import (
+    Target,
+    inside,
+    make_private_folder,
+    remove_file,
+    remove_new,
+    write_atomically,
+)
 from hashprompt.storage.lock import locked
-from hashprompt.storage.schema import Schema
 
-JOBS, UPLOADS, UNSURE, SWITCHES = "jobs", "uploads", "unsure", "serving.json"
-
-
-class Serving(Schema):
-    """`serving.json`: what is switched on."""
-
-    keep_unsure: bool
+JOBS, UPLOADS, UNSURE, SWITCH = "jobs", "uploads", "unsure", "keep-unsure"
 
 
 class PrivateFolder:
@@ -38,7 +37,7 @@ class PrivateFolder:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Make the folder, and be the only server that uses it."""
+        """Make the folder, and lock it for this server."""
         make_private_folder(self.folder)
         in_use = f"Another server uses {self.folder}. Stop it first, or start with --read-only."
         with locked(self.folder, lambda: in_use):
@@ -50,8 +49,11 @@ class PrivateFolder:
     def job(self, name: str) -> Target:
         return inside(self.folder, JOBS, name)
 
+    def job_names(self) -> list[str]:
+        return sorted(os.listdir(inside(self.folder, JOBS)))
+
     def upload(self, name: str) -> Target:
-        """A new folder for what a request brings."""
+        """A new folder for the upload of a request."""
         place = inside(self.folder, UPLOADS, name)
         make_private_folder(place)
         return place
@@ -60,19 +62,10 @@ class PrivateFolder:
     def unsure(self) -> Target:
         return inside(self.folder, UNSURE)
 
-    def job_names(self) -> list[str]:
-        return sorted(os.listdir(inside(self.folder, JOBS)))
-
     @property
     def keeps_unsure(self) -> bool:
-        try:
-            return bool(read_json(self._switches, Serving, "Remove it.")["keep_unsure"])
-        except FileNotFoundError:
-            return False
+        return inside(self.folder, SWITCH).exists()
 
     def keep_unsure(self, on: bool) -> None:
-        write_json(self._switches, {"keep_unsure": on})
-
-    @property
-    def _switches(self) -> Target:
-        return inside(self.folder, SWITCHES)
+        switch = inside(self.folder, SWITCH)
+        write_atomically(switch, b"") if on else remove_file(switch)

@@ -1,7 +1,7 @@
-"""What every request passes before and after it is carried out.
+"""Checks and limits of every request, before and after the application answers it.
 
-Hand-written, since Starlette and uvicorn have no limits for bodies, nor for slow clients, and
-Starlette's TrustedHostMiddleware reads no IPv6 address and cannot allow addresses in general.
+Starlette and uvicorn limit neither slow clients nor the memory of all uploads together. Starlette's
+TrustedHostMiddleware cannot allow addresses in general, which phones in a network need.
 """
 
 import asyncio
@@ -11,20 +11,19 @@ import secrets
 import socket
 import time
 from contextlib import suppress
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, HTTPConnection
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hashprompt.serve.http.metrics import Metrics
+from hashprompt.serve.http.monitoring import Metrics, log
 from hashprompt.serve.http.problems import FAULT, Refusal, problem_response, token_page, too_large
-from hashprompt.serve.http.request_log import log
 from hashprompt.serve.settings import ServeSettings, address_of, is_loopback
 
 COOKIE = "hashprompt_token"
 SAFE = ("GET", "HEAD")
-METHODS = (*SAFE, "POST", "DELETE", "PUT", "PATCH", "OPTIONS")  # that are counted by their names
+METHODS = (*SAFE, "POST", "DELETE", "PUT", "PATCH", "OPTIONS")  # counted by name, others as "?"
 ASKING = "/api/ask"
 TEACHING = ("/api/teach", "/api/plan")
 OPEN_TO_ALL = "/api/health"
@@ -54,8 +53,8 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServeSettings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
         self.memory_left = settings.limits.memory_bytes
-        named = () if settings.is_local else (settings.host, socket.gethostname())
-        self._names = {"localhost", *(name.lower() for name in (*named, *settings.hosts))}
+        own = () if settings.is_local else (settings.host, socket.gethostname())
+        self._names = {"localhost", *(name.lower() for name in (*own, *settings.hosts))}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -63,50 +62,35 @@ class Guard:
         else:  # no route takes a websocket
             await self.app(scope, receive, send)
 
-    # Checks. -------------------------------------------------------------------------------
-
     def check(self, request: HTTPConnection) -> None:
         """
         Raises:
-            Refusal: if the request is not to be carried out.
+            Refusal: if the request must not be carried out.
         """
         method, path = request.scope["method"], request.scope["path"]
         _check_headers(request.scope)
         self._check_host(request.headers)
         if method not in SAFE:
             _check_origin(request.headers)
-        if path != OPEN_TO_ALL:
-            self._check_token(request)
+        if path != OPEN_TO_ALL and self.settings.token is not None:
+            _check_token(request, self.settings.token)
         if self.settings.read_only and method not in SAFE and path != ASKING:
-            raise Refusal(403, "This server only answers (--read-only): nothing can be changed.")
+            raise Refusal(403, "This server is read-only (--read-only): no teaching, no edits.")
 
     def _check_host(self, headers: Headers) -> None:
-        """A name that leads here, but is not ours, is a trick to get around the browser's rules."""
+        """Refuse other names of this address: they get a page around the same-origin policy."""
         given = headers.getlist("host")
         host = _host_name(given[0]) if len(given) == 1 else ""
         is_served = is_loopback(host) if self.settings.is_local else address_of(host) is not None
         if host not in self._names and not is_served:
             raise Refusal(
                 403,
-                "The Host header does not name this server. Open it by the address that it "
+                "The Host header does not name this server. Open the address that the server "
                 "printed, or start it with --allow-host NAME.",
             )
 
-    def _check_token(self, request: HTTPConnection) -> None:
-        if self.settings.token is None:
-            return
-        expected = _digest(self.settings.token)
-        # All of them, and of one length: how long this takes tells nothing about the token.
-        tokens = [secrets.compare_digest(_digest(token), expected) for token in _tokens(request)]
-        if not any(tokens):
-            raise Refusal(
-                401,
-                "This server wants its token, which it printed when it started: open "
-                "/?token=TOKEN, or send the header `Authorization: Bearer TOKEN`.",
-            )
-
     def max_bytes(self, path: str) -> int:
-        """That a body may have."""
+        """Size limit of a request's body."""
         limits = self.settings.limits
         if path == ASKING:
             return limits.asked_bytes
@@ -117,27 +101,25 @@ class _Exchange:
     """One request and its answer."""
 
     def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
-        self.guard, self.scope = guard, scope
-        self._receive_next, self._send_next = receive, send
+        self.guard, self.limits = guard, guard.settings.limits
+        self.method, self.path, self.id = scope["method"], scope["path"], secrets.token_hex(8)
+        # The answer to HEAD is that to GET; uvicorn leaves out the content.
+        state = {**scope.get("state", {}), "request_id": self.id}
+        self.scope = {**scope, "state": state, "method": self.method.replace("HEAD", "GET")}
         self.request = HTTPConnection(scope)
-        self.method, self.path = scope["method"], scope["path"]
-        self.id = secrets.token_hex(8)
-        scope.setdefault("state", {})["request_id"] = self.id
+        self._receive_next, self._send_next = receive, send
         self.status = 0  # none was sent
-        self.limits = guard.settings.limits
         self.started = time.monotonic()
-        self.most = guard.max_bytes(self.path)
+        self.max_bytes = guard.max_bytes(self.path)
         self.received, self.is_received = 0, False
-        self.memory = 0  # that is reserved for photos to ask about, until they are answered
+        self.memory = 0  # reserved for photos of a question until it is answered
 
     async def run(self) -> None:
         guard = self.guard
         try:
             guard.check(self.request)
             self._check_length()
-            # What HEAD asks for is what GET would give; uvicorn leaves out the content.
-            method = "GET" if self.method == "HEAD" else self.method
-            await guard.app({**self.scope, "method": method}, self.receive, self.send)
+            await guard.app(self.scope, self.receive, self.send)
         except Refusal as refusal:
             await self._refuse(refusal)
         except (Gone, ClientDisconnect):
@@ -153,48 +135,31 @@ class _Exchange:
     async def _refuse(self, refusal: Refusal) -> None:
         if self.status != 0:
             return
-        response: Response = problem_response(refusal, self.id)
         by_person = "text/html" in self.request.headers.get("accept", "")
-        if refusal.status_code == 401 and self.path == "/" and by_person:
-            response = token_page()
+        wants_page = refusal.status_code == 401 and self.path == "/" and by_person
+        response = token_page() if wants_page else problem_response(refusal, self.id)
         with suppress(Gone):
             await response(self.scope, self._receive_next, self.send)
-
-    async def _drain(self) -> None:
-        """Let a client send what it has begun: one that is cut off does not hear the answer."""
-        if "expect" in self.request.headers and not self.received:
-            return  # it waits for a word before it sends
-        left = DRAINED_BYTES
-        with suppress(TimeoutError):
-            async with asyncio.timeout(DRAINED_SECONDS):
-                while not self.is_received and left > 0:
-                    left -= len((await self._next()).get("body", b""))
 
     def _log(self) -> None:
         method = self.method if self.method in METHODS else "?"
         self.guard.metrics.requests.labels(method, self.status).inc()
-        log(
-            "request",
-            request=self.id,
-            method=method,
-            path=self.path[:200],
-            status=self.status,
-            ms=round(1000 * (time.monotonic() - self.started), 1),
-            bytes=self.received,
-            client=(self.scope.get("client") or ("",))[0],
-        )
+        fields: dict[str, Any] = {"request": self.id, "method": method, "path": self.path[:200]}
+        fields |= {"status": self.status, "bytes": self.received}
+        fields["ms"] = round(1000 * (time.monotonic() - self.started), 1)
+        log("request", **fields, client=(self.scope.get("client") or ("",))[0])
 
-    # What comes in. ------------------------------------------------------------------------
+    # The body. -----------------------------------------------------------------------------
 
     def _check_length(self) -> None:
         length = self.request.headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > self.most:
-            raise too_large("The request", self.most)
+        if not length.isdecimal() or int(length[:20]) > self.max_bytes:
+            raise too_large("The request", self.max_bytes)
 
     async def receive(self) -> Message:
-        """The next part of the body, if it comes soon enough and is not too much."""
+        """The next part of the body, unless it comes too late or is too much."""
         if self.is_received:
-            return await self._receive_next()  # waits until the client is gone
+            return await self._receive_next()  # returns when the client is gone
         slow = Refusal(408, "The request arrives too slowly. Send it again.")
         try:
             message = await asyncio.wait_for(self._next(), self.limits.silent_seconds)
@@ -202,8 +167,8 @@ class _Exchange:
             raise slow from None
         size = len(message.get("body", b""))
         self.received += size
-        if self.received > self.most:
-            raise too_large("The request", self.most)
+        if self.received > self.max_bytes:
+            raise too_large("The request", self.max_bytes)
         if self.path == ASKING:
             self._reserve(size)
         seconds = time.monotonic() - self.started
@@ -219,11 +184,21 @@ class _Exchange:
     def _reserve(self, size: int) -> None:
         """Memory for a part of the body."""
         if size > self.guard.memory_left:
-            raise Refusal(503, "Too many photos are being asked about. Try again soon.", 2)
+            raise Refusal(503, "Too many photos are being answered. Try again soon.", 2)
         self.guard.memory_left -= size
         self.memory += size
 
-    # What goes out. ------------------------------------------------------------------------
+    async def _drain(self) -> None:
+        """Read what the client still sends: one that is cut off does not see the answer."""
+        if "expect" in self.request.headers and not self.received:
+            return  # it sends nothing before an answer
+        left = DRAINED_BYTES
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAINED_SECONDS):
+                while not self.is_received and left > 0:
+                    left -= len((await self._next()).get("body", b""))
+
+    # The answer. ---------------------------------------------------------------------------
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -247,7 +222,7 @@ class Gone(Exception):  # noqa: N818 (nobody is to blame)
 
 
 def _check_headers(scope: Scope) -> None:
-    """Of a flood that came at once; one that comes bit by bit, uvicorn ends."""
+    """Headers that arrive at once; uvicorn limits those that arrive bit by bit."""
     rows = scope["headers"]
     if len(rows) > MAX_HEADERS or sum(len(k) + len(v) for k, v in rows) > HEADER_BYTES:
         raise Refusal(431, "The request has too many headers, or too large ones.")
@@ -257,23 +232,29 @@ def _check_origin(headers: Headers) -> None:
     """A page of another site may not make its visitor's browser change something here."""
     is_own = headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
     origin = headers.get("origin")
-    if origin is not None:  # else it is no browser, or a page of ours
+    if origin is not None:  # else it is no browser, or a page of this server
         scheme, _, host = origin.partition("://")
         is_own &= scheme in ("http", "https") and host == headers.get("host")
     if not is_own:
         raise Refusal(403, "The request comes from another site. Use the page of this server.")
 
 
-def _tokens(request: HTTPConnection) -> list[str]:
-    """Wherever a request may bring its token."""
+def _check_token(request: HTTPConnection, expected: str) -> None:
     kind, _, bearer = request.headers.get("authorization", "").partition(" ")
-    found = [bearer.strip()] if kind.lower() == "bearer" else []
-    found += [request.cookies[COOKIE]] if COOKIE in request.cookies else []
-    return found + page_tokens(request)
+    tokens = [bearer.strip()] if kind.lower() == "bearer" else []
+    tokens += [request.cookies[COOKIE]] if COOKIE in request.cookies else []
+    # All of them, and digests of one length: the time this takes reveals nothing of the token.
+    digests = [_digest(token) for token in (*tokens, *page_tokens(request))]
+    if not any([secrets.compare_digest(digest, _digest(expected)) for digest in digests]):
+        raise Refusal(
+            401,
+            "This server requires its token, which it printed when it started: open "
+            "/?token=TOKEN, or send the header `Authorization: Bearer TOKEN`.",
+        )
 
 
 def page_tokens(request: HTTPConnection) -> list[str]:
-    """What `/?token=…` brings, of the page alone: other addresses are shared and logged."""
+    """Tokens of `/?token=…`; only of the page, since other addresses are shared and logged."""
     return request.query_params.getlist("token") if request.scope["path"] == "/" else []
 
 

@@ -1,5 +1,6 @@
-"""What is answered in place of what was asked for."""
+"""Answers to requests that are not carried out."""
 
+from importlib.resources import files
 from typing import Any
 
 from pydantic import BaseModel
@@ -8,15 +9,7 @@ from starlette.responses import HTMLResponse, JSONResponse
 
 from hashprompt.errors import shortened
 
-FAULT = "Something went wrong here. Try again later."
-TOKEN_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><title>hashprompt</title></head><body>
-<h1>This server wants its token</h1>
-<p>It printed an address with the token when it started: open that, or type the token here.</p>
-<form action="/"><label>Token <input name="token" type="password" required autofocus></label>
-<button>Open</button></form></body></html>
-"""
+FAULT = "Unexpected error of the server. Try again later."
 
 
 class Problem(BaseModel):
@@ -30,8 +23,8 @@ class Refusal(HTTPException):
     """A request that is not carried out: what is wrong and what to do.
 
     Args:
-        more: beside `error` and `request` in the answer.
-        retry_after: seconds after which it may be tried again.
+        retry_after: seconds after which to try again.
+        more: fields of the answer besides `error` and `request`.
     """
 
     def __init__(
@@ -42,13 +35,13 @@ class Refusal(HTTPException):
         self.more = more
 
 
-def too_large(what: str, most: int) -> Refusal:
-    return Refusal(413, f"{shortened(what)} is too large: at most {most / 1e6:g} MB are taken.")
+def too_large(what: str, max_bytes: int) -> Refusal:
+    return Refusal(413, f"{shortened(what)} is too large: the limit is {max_bytes / 1e6:g} MB.")
 
 
 def token_page() -> HTMLResponse:
-    """For people who open the page without the token; programs are told as of any problem."""
-    return HTMLResponse(TOKEN_PAGE, 401)
+    """For people who open the page without the token; programs get a `Problem`."""
+    return HTMLResponse((files("hashprompt.serve") / "page" / "token.html").read_bytes(), 401)
 
 
 def problem_response(problem: HTTPException, request_id: str) -> JSONResponse:

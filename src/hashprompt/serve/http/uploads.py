@@ -1,11 +1,10 @@
-"""Photos that arrive to be taught: received into a private folder, with their labels."""
+"""Photos to teach: received into a private folder, with their labels."""
 
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, BinaryIO
 
@@ -35,10 +34,10 @@ from hashprompt.storage.files import (
 PHOTOS, ZIP = "photos", "class-folders.zip"
 MAX_LABEL = 200
 NO_CLASS = (
-    "It is not clear which class the photos are of. Give a `label`, or files named "
-    "`class/photo.jpg`, or one .zip file of class folders."
+    "The class of the photos is missing. Give a `label`, or files named `class/photo.jpg`, or one "
+    ".zip file of class folders."
 )
-ONE_ZIP = "Send one .zip file and nothing else, or photos."
+ONE_ZIP = "Send either one .zip file or photos, not both."
 Name = Annotated[str, Field(max_length=MAX_LABEL)]
 
 
@@ -56,40 +55,45 @@ class LessonForm(BaseModel):
 
 @dataclass(frozen=True)
 class TaughtPhoto:
-    """A photo that was received: its path below the folder, and what the client said of it."""
+    """A received photo: its path below the lesson's folder, the client's name for it, its class."""
 
     path: str
     name: str
-    is_image: bool = False  # whatever its name ends in
+    label: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Lesson:
-    """Photos with their labels, in a folder of the server's."""
+    """Photos with their labels, in a folder of the server."""
 
     folder: Target
-    photos: list[tuple[TaughtPhoto, str]]
-    left_out: int  # files that are not photos
+    photos: list[TaughtPhoto] = field(default_factory=list)
+    left_out: int = 0  # files that are not photos
 
     @property
     def counts(self) -> Counter[str]:
-        return Counter(label for _, label in self.photos)
+        return Counter(photo.label for photo in self.photos)
 
     def title(self) -> str:
-        """The class, or how many there are."""
+        """The class, or the number of classes."""
         labels = list(self.counts)
         return labels[0] if len(labels) == 1 else f"{len(labels)} classes"
 
     def write_list(self, name: str, paths: dict[str, str] | None = None) -> Target:
-        """A CSV file for `learn`, next to the photos; `paths` tells where else some lie."""
+        """Write a CSV file for `learn` next to the photos.
+
+        Args:
+            paths: of photos that are stored elsewhere.
+        """
+        # By place: an archive names photos by their content, so one may be there twice.
+        rows = {
+            ((paths or {}).get(photo.path, photo.path), photo.label): shortened(photo.name)
+            for photo in self.photos
+        }
         text = io.StringIO()
         table = csv.writer(text)
         table.writerow(("path", "label", "name"))
-        names = {  # by place: kept by its content, a photo may be there twice
-            ((paths or {}).get(photo.path, photo.path), label): shortened(photo.name)
-            for photo, label in self.photos
-        }
-        table.writerows((path, label, name) for (path, label), name in names.items())
+        table.writerows((*place, name) for place, name in rows.items())
         target = inside(self.folder, name)
         write_atomically(target, text.getvalue().encode())
         return target
@@ -98,21 +102,21 @@ class Lesson:
 class LessonReader:
     """Receives a form of photos to teach into a folder.
 
-    What a client calls a file or a class never becomes a path: photos are numbered.
+    Photos get numbers as names: no name of a file or a class that a client sends becomes a path.
     """
 
     def __init__(self, folder: Target, limits: Limits) -> None:
-        self.folder, self._limits = folder, limits
-        self._photos: list[TaughtPhoto] = []
+        self._lesson, self._limits = Lesson(folder), limits
         self._zip: Target | None = None
-        self._left_out = 0
         self._file: BinaryIO = io.BytesIO()  # that is being received
         make_private_folder(inside(folder, PHOTOS))
 
     async def read(self, request: Request) -> tuple[Lesson, LessonForm]:
         """The lesson, and the fields of the form."""
         try:
-            fields = await FormReader(self._begin, self._limits.photo_bytes).read(request)
+            limits = self._limits
+            reader = FormReader(request, self._begin, limits.photos, limits.photo_bytes)
+            fields = await reader.read()
         except OSError as error:
             reason = reason_of(error)
             raise Refusal(503, f"The server cannot store the photos: {reason}.", 60) from error
@@ -122,61 +126,54 @@ class LessonReader:
             form = LessonForm.model_validate({k: value for k, value in fields.items() if value})
         except ValidationError as error:
             raise RequestValidationError(error.errors()) from error
-        photos = await run_in_threadpool(self._labelled, form.label)  # a large zip takes long
-        if not photos:
+        await run_in_threadpool(self._set_labels, form.label)  # a large zip takes long
+        if not self._lesson.photos:
             raise Refusal(400, f"No photo was sent. {WRONG_FORM}")
-        return Lesson(self.folder, photos, self._left_out), form
+        return self._lesson, form
 
     def _begin(self, name: str, kind: str) -> Write:
-        if self._zip is not None or (self._photos and is_zip(name)):
+        """Begin a file of the form."""
+        if self._zip is not None or (self._lesson.photos and is_zip(name)):
             raise Refusal(400, ONE_ZIP)
-        if not is_zip(name):
-            return self._begin_photo(name, kind.startswith("image/"))
-        self._zip = inside(self.folder, ZIP)
-        return self._create(self._zip)
+        if is_zip(name):
+            self._zip = inside(self._lesson.folder, ZIP)
+            return self._create(self._zip)
+        if _is_photo(name, kind.startswith("image/")):
+            return self._begin_photo(name)
+        self._leave_out(name)
+        return lambda block: None
 
-    def _begin_photo(self, name: str, is_image: bool = False) -> Write:
-        if len(self._photos) >= self._limits.photos:
+    def _begin_photo(self, name: str) -> Write:
+        if len(self._lesson.photos) >= self._limits.photos:
             raise Refusal(413, f"Teach at most {self._limits.photos:,} photos at a time.")
-        path = f"{PHOTOS}/{len(self._photos) + 1:06d}"
-        self._photos.append(TaughtPhoto(path, name, is_image))
-        return self._create(inside(self.folder, *path.split("/")))
+        path = f"{PHOTOS}/{len(self._lesson.photos) + 1:06d}"
+        self._lesson.photos.append(TaughtPhoto(path, name))
+        return self._create(inside(self._lesson.folder, *path.split("/")))
 
     def _create(self, target: Target) -> Write:
         self._file.close()
         self._file = create_file(target)
         return self._file.write
 
+    def _leave_out(self, name: str) -> None:
+        """Count a file that is no photo, unless systems hide it: then nobody chose to send it."""
+        self._lesson.left_out += not _path(name).name.startswith(".")
+
     # Labels. -------------------------------------------------------------------------------
 
-    def _labelled(self, label: str) -> list[tuple[TaughtPhoto, str]]:
+    def _set_labels(self, label: str) -> None:
         if self._zip is not None:
             if label:
-                raise Refusal(400, "A .zip file brings its own classes: leave out the label.")
-            return self._unpacked(self._zip)
-        if label:
-            return [(photo, label) for photo in self._photos]
-        named = [(photo, _folder_of(photo.name)) for photo in self._photos]
-        return [pair for pair in named if self._is_wanted(*pair)]
+                raise Refusal(400, "A .zip file has its own classes: leave out the label.")
+            self._unpack(self._zip)
+        self._lesson.photos = [
+            replace(photo, label=label or _folder_of(photo.name)) for photo in self._lesson.photos
+        ]
 
-    def _is_wanted(self, photo: TaughtPhoto, label: str) -> bool:
-        """Whether a file of a folder is a photo; others, like .DS_Store, are not kept."""
-        if not _is_photo(photo.name, photo.is_image):
-            self._leave_out(photo.name)
-            remove_file(inside(self.folder, *photo.path.split("/")))
-            return False
-        if not label:
-            raise Refusal(400, NO_CLASS)
-        return True
-
-    def _leave_out(self, name: str) -> None:
-        """Count a file, unless it is one that systems hide: nobody meant these."""
-        self._left_out += not _path(name).name.startswith(".")
-
-    def _unpacked(self, packed: Target) -> list[tuple[TaughtPhoto, str]]:
+    def _unpack(self, packed: Target) -> None:
         try:
             with open_file(packed) as file:
-                labels = [*self._unpack(file)]
+                self._unpack_photos(file)
         except ArchiveError as error:
             raise Refusal(400, f"The .zip file is not unpacked: {shortened(error)}.") from error
         except BROKEN as error:
@@ -184,20 +181,16 @@ class LessonReader:
             raise Refusal(400, f"The .zip file cannot be read: {reason}.") from error
         finally:
             remove_file(packed)
-        if not labels:
+        if not self._lesson.photos:
             raise Refusal(400, f"There are no photos in the .zip file. {NO_CLASS}")
-        return list(zip(self._photos, labels, strict=True))
 
-    def _unpack(self, file: BinaryIO) -> Iterator[str]:
-        """Write photos under numbers; yields the label of each."""
+    def _unpack_photos(self, file: BinaryIO) -> None:
         limits = self._limits
         for parts, blocks in zip_files(file, limits.zip_members, limits.unpacked_bytes):
             name, size = "/".join(parts), 0
             if not _is_photo(name):
                 self._leave_out(name)
                 continue
-            if len(parts) < 2:
-                raise Refusal(400, NO_CLASS)
             write = self._begin_photo(name)
             with closing(self._file):
                 for block in blocks:
@@ -205,28 +198,25 @@ class LessonReader:
                     if size > limits.photo_bytes:
                         raise too_large(name, limits.photo_bytes)
                     write(block)
-            yield _checked_label(parts[-2])
 
 
 def _path(name: str) -> PurePosixPath:
-    """What a client calls a file, by whatever system."""
+    """A client's name of a file, whatever its system."""
     return PurePosixPath(name.replace("\\", "/"))
 
 
 def _folder_of(name: str) -> str:
-    """The class of `class/photo.jpg`, also below other folders; empty if there is none."""
+    """The class of `class/photo.jpg`, also below other folders."""
     label = _path(name).parent.name
-    return "" if label == ".." else _checked_label(label)
-
-
-def _checked_label(label: str) -> str:
+    if label in ("", ".."):
+        raise Refusal(400, NO_CLASS)
     if len(label) > MAX_LABEL:
         raise Refusal(400, f"The class {shortened(label)} has more than {MAX_LABEL} letters.")
     return label
 
 
 def _is_photo(name: str, is_image: bool = False) -> bool:
-    """By its name, which promises an image unless it is known to be one; hidden ones are not."""
+    """Whether a name, or a content type, promises an image; hidden files do not."""
     parts = _path(name).parts
     hidden = any(part.startswith((".", "__MACOSX")) for part in parts if part not in ("..", "/"))
     return bool(parts) and not hidden and (is_image or looks_like_image(Path(parts[-1])))

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from hashprompt.errors import UserError
 from hashprompt.photos.learn_job import Effort
+from hashprompt.serve.http.monitoring import log
 from hashprompt.serve.http.problems import Refusal
-from hashprompt.serve.http.request_log import log
 from hashprompt.serve.http.uploads import PHOTOS, Lesson
 from hashprompt.serve.photo_archive import new_ones, place_photos, take_away
 from hashprompt.serve.review_queue import PHOTO_ID

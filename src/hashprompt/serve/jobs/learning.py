@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from hashprompt.errors import UserError
 from hashprompt.photos.store.store import Store
-from hashprompt.serve.http.request_log import log
+from hashprompt.serve.http.monitoring import log
 from hashprompt.serve.jobs.jobs import Job, Jobs, Progress
 from hashprompt.serve.jobs.rollback import is_free, take_back, unfinished_source
 from hashprompt.serve.settings import ServeSettings

@@ -1,4 +1,4 @@
-// All that the page says to its server.
+// Requests to the server.
 
 import { announce } from "./dom.js";
 
@@ -10,9 +10,9 @@ export class ServerError extends Error {
   }
 }
 
-const SILENT = "The server does not answer. Is `hashprompt serve` still running?";
+const SILENT = "The server does not respond. Is `hashprompt serve` still running?";
 
-/** The answer of a route; `json` or `form` makes it a POST. Errors are words for people. */
+/** The answer of a route; `json` or `form` makes it a POST. Errors have readable messages. */
 export async function call(path, { method, json, form } = {}) {
   const request = { method: method || (json || form ? "POST" : "GET"), body: form };
   if (json) {
@@ -33,7 +33,7 @@ export async function call(path, { method, json, form } = {}) {
   return body;
 }
 
-// What the server last said of itself, and who wants to know when that changes. ----------------
+// The last known state of the server, and its listeners. ---------------------------------------
 
 export const app = { state: null };
 const listeners = [];
@@ -47,7 +47,7 @@ export async function refresh() {
   const earlier = app.state;
   app.state = await call("/api/state");
   if (earlier && earlier.version !== app.state.version) {
-    announce(`Version ${app.state.version} answers now.`);
+    announce(`Version ${app.state.version} is in use now.`);
   }
   for (const listener of listeners) listener(app.state);
   return app.state;
@@ -55,25 +55,12 @@ export async function refresh() {
 
 // Jobs. ------------------------------------------------------------------------------------------
 
-/** A cancelled job has ended once it says what is left of it. */
+/** A cancelled job has ended once its message reports the result. */
 export const hasEnded = ({ state, message }) => ["done", "failed"].includes(state) || (state === "cancelled" && message != null);
 
-/** Tell `onJob` of every change of a job until it has ended. */
-export function followJob(id, onJob) {
-  const events = new EventSource(`/api/jobs/${encodeURIComponent(id)}/events`);
-  const take = (job) => {
-    if (hasEnded(job)) events.close();
-    onJob(job);
-  };
-  events.addEventListener("job", (event) => take(JSON.parse(event.data)));
-  events.addEventListener("error", () => {
-    // Browsers try again by themselves, unless the server refused: then it is asked now and then.
-    if (events.readyState === EventSource.CLOSED) poll(id, onJob);
-  });
-}
-
-async function poll(id, onJob) {
+/** Call `onJob` with the state of a job every second until it has ended. */
+export async function followJob(id, onJob) {
   const job = await call(`/api/jobs/${encodeURIComponent(id)}`).catch(() => null);
   if (job) onJob(job);
-  if (!job || !hasEnded(job)) setTimeout(() => poll(id, onJob), 2000);
+  if (!job || !hasEnded(job)) setTimeout(() => followJob(id, onJob), 1000);
 }

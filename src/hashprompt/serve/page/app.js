@@ -1,4 +1,4 @@
-// The page: its tabs, what the server says of itself, and where photos go.
+// The page: its tabs, the state of the server, and photos that are dropped or pasted.
 
 import { app, call, onState, refresh } from "./api.js";
 import { askAbout, startAsk } from "./ask.js";
@@ -32,14 +32,14 @@ function openTab(name, withFocus = false) {
   fillTab();
 }
 
-/** Tabs whose content lives on the server are asked for when they are opened. */
+/** Load the content of a tab when it is opened. */
 async function fillTab() {
   const [show, place] = { unsure: [showUnsure, "unsure-error"], history: [showHistory, "history-error"] }[openNow()] || [];
   tell($("history-said"), "");
   await show?.().catch((error) => tell($(place), error.message));
 }
 
-/** A learn has ended: show what is new, unless a person is about to do something there. */
+/** Reload a tab after a session, unless a person is editing something there. */
 async function fillUnlessUsed() {
   const panel = $(`panel-${openNow()}`);
   const isChanged = (input) =>
@@ -57,26 +57,26 @@ function moveByKeys(event) {
   openTab(names.at(to % names.length), true);
 }
 
-// What the server says of itself. ------------------------------------------------------------------
+// State of the server. -----------------------------------------------------------------------------
 
 function showState(state) {
   $("name").textContent = state.name;
   document.title = `${state.name} · hashprompt`;
   $("status").textContent = state.version
-    ? `Version ${state.version}, knows ${count(state.classes, "class", "classes")}`
-    : "New, knows nothing yet";
+    ? `Version ${state.version}, ${count(state.classes, "class", "classes")}`
+    : "New, no classes yet";
   $("read-only").hidden = !state.read_only;
   tab("teach").hidden = state.read_only;
   tab("unsure").hidden = state.read_only && !state.unsure;
   if (!usable().includes(openNow())) openTab("ask");
 }
 
-let named = -1; // the version whose classes are in the list of names
+let named = -1; // version of the class names in the suggestion list
 
 async function showNames({ version }) {
   if (version === named) return;
   named = version;
-  const { classes } = version ? await call("/api/classes") : { classes: [] };
+  const classes = await call("/api/classes");
   $("known-classes").replaceChildren(...classes.map(({ name }) => make("option", { value: name })));
 }
 
@@ -91,7 +91,7 @@ async function keepUp() {
   }
 }
 
-// Photos from anywhere. ----------------------------------------------------------------------------
+// Dropped and pasted photos. -----------------------------------------------------------------------
 
 function teachFiles(files) {
   openTab("teach");
@@ -111,7 +111,7 @@ async function takeItems(items) {
 
 function acceptPhotos() {
   document.addEventListener("dragover", (event) => {
-    event.preventDefault(); // else the browser would leave the page for the photo
+    event.preventDefault(); // else the browser opens the photo instead of the page
     document.body.classList.add("dragging");
   });
   document.addEventListener("dragleave", (event) => {
@@ -126,13 +126,13 @@ function acceptPhotos() {
 }
 
 async function start() {
-  // The token has become a cookie; it need not stay in the address.
+  // The token is a cookie now; remove it from the address.
   if (location.search) history.replaceState(null, "", location.pathname + location.hash);
   for (const name of TABS) tab(name).addEventListener("click", () => openTab(name));
   document.querySelector("[role=tablist]").addEventListener("keydown", moveByKeys);
   window.addEventListener("hashchange", () => {
     const name = location.hash.slice(1);
-    if (TABS.includes(name)) openTab(name); // the link past the tabs has another
+    if (TABS.includes(name)) openTab(name); // the skip link has another hash
   });
   acceptPhotos();
   onState(showState);

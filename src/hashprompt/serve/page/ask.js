@@ -6,11 +6,11 @@ import { $, announce, button, dropPictures, make, picture, tell } from "./dom.js
 import { chosen, inParts, isPicture } from "./files.js";
 import { count, learned, listed, percent } from "./words.js";
 
-const AT_ONCE = 8; // photos a request: few, so that the first answers come soon
+const AT_ONCE = 8; // photos per request: few, so that the first answers come soon
 
 let waiting = Promise.resolve();
 
-/** Set up the tab; `teach(files)` brings photos to the other one. */
+/** Set up the tab; `teach(files)` moves photos to the tab Teach. */
 export function startAsk(openTab, teach) {
   $("ask-to-teach").addEventListener("click", () => openTab("teach", true));
   $("ask-choose").addEventListener("click", () => $("ask-files").click());
@@ -36,15 +36,15 @@ function showState(state) {
   $("ask-ready").hidden = isNew;
   $("ask-to-teach").hidden = state.read_only;
   $("ask-note").textContent = state.keep_unsure
-    ? "Photos it is unsure about are kept, see Unsure. All others are forgotten once answered."
-    : "Photos are forgotten once answered.";
+    ? "Unknown and unsure photos are stored, see Unsure. All others are deleted once answered."
+    : "Photos are deleted once answered.";
 }
 
 export function askAbout(items, teach) {
   tell($("ask-error"), "");
   const files = items.map(({ file }) => file).filter(isPicture);
   const others = items.length - files.length;
-  if (others) tell($("ask-error"), `${count(others, "file")} left out: only photos can be asked about.`);
+  if (others) tell($("ask-error"), `${count(others, "file")} left out: not a photo.`);
   if (!files.length) return;
   const cards = new Map(files.map((file) => [file, waitingCard(file)]));
   $("answers").prepend(...cards.values());
@@ -59,7 +59,7 @@ async function askInParts(files, cards, teach) {
   const large = files.filter((file) => file.size > photo_bytes);
   for (const file of large) {
     const most = Math.floor(photo_bytes / 1e6);
-    showError(cards.get(file), file, `Larger than the ${most} MB that the server takes.`);
+    showError(cards.get(file), file, `Larger than ${most} MB, the limit of this server.`);
   }
   const sent = files.filter((file) => !large.includes(file));
   const answers = [];
@@ -85,21 +85,21 @@ async function askOnce(files, cards, teach) {
 
 function summary(answers) {
   if (answers.length !== 1) return `${answers.length} photos answered.`;
-  const [{ error, is_unknown, unsure, label, probability }] = answers;
+  const [{ error, is_unknown, unsure, label, confidence }] = answers;
   if (error) return error;
-  if (is_unknown) return `Unknown. Looks most like ${label}, ${percent(probability)}.`;
-  return `${label}, ${percent(probability)}${unsure ? ", but unsure" : ""}.`;
+  if (is_unknown) return `Unknown. Most similar to ${label}, ${percent(confidence)}.`;
+  return `${label}, ${percent(confidence)}${unsure ? ", unsure" : ""}.`;
 }
 
 // Cards. -----------------------------------------------------------------------------------------
 
 function waitingCard(file) {
   const card = make("li", { class: "answer" }, make("div", { class: "photo" }, picture(file, `Photo ${file.name}`)));
-  say(card, file.name, [make("p", { class: "looking" }, "Looking…")], []);
+  say(card, file.name, [make("p", { class: "looking" }, "Classifying…")], []);
   return card;
 }
 
-/** Put words beside the photo: what matters in the head, the rest below. */
+/** Put text next to the photo: the main result in the head, the rest below. */
 function say(card, name, head, rest) {
   while (card.childElementCount > 1) card.lastElementChild.remove();
   card.append(make("div", { class: "said" }, make("p", { class: "file", title: name }, name), ...head));
@@ -117,8 +117,8 @@ function showAnswer(card, file, answer, teach) {
   }
   const head = answer.is_unknown
     ? make("h3", {}, "Unknown")
-    : make("h3", {}, String(answer.label), " ", make("span", { class: "sure" }, percent(answer.probability)));
-  const rest = [...marks(answer), bars(answer), ...reminders(answer)];
+    : make("h3", {}, String(answer.label), " ", make("span", { class: "sure" }, percent(answer.confidence)));
+  const rest = [...marks(answer), bars(answer), ...closestClasses(answer)];
   if (!app.state.read_only) {
     rest.push(button("Teach this photo", () => teach([file]), { class: "link", "aria-label": `Teach ${file.name}` }));
   }
@@ -130,26 +130,27 @@ function marks(answer) {
   const mark = (sign, words) =>
     make("p", { class: "mark" }, make("span", { class: "sign", "aria-hidden": "true" }, sign), words);
   if (answer.is_unknown) {
-    const near = `Unlike what it has learned. Looks most like ${answer.label} (${percent(answer.probability)}).`;
-    return [mark("?", near)];
+    return [mark("?", `Not similar to any class it has learned. Closest: ${answer.label} (${percent(answer.confidence)}).`)];
   }
-  return answer.unsure ? [mark("~", "Unsure. Take this as a guess.")] : [];
+  return answer.unsure ? [mark("~", "Unsure: this may be wrong.")] : [];
 }
 
 function bars(answer) {
-  const rows = answer.top.map(({ label, probability }) => {
+  // Sorted here, since objects put keys that are numbers first.
+  const top = Object.entries(answer.probabilities).sort((one, other) => other[1] - one[1]);
+  const rows = top.map(([label, probability]) => {
     const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("span"));
     bar.firstChild.style.width = `${100 * probability}%`;
-    const words = [make("span", { class: "label" }, String(label)), make("span", {}, percent(probability))];
+    const words = [make("span", { class: "label" }, label), make("span", {}, percent(probability))];
     return make("li", {}, ...words, bar);
   });
   return make("ul", { class: "bars", "aria-label": "Most likely classes" }, ...rows);
 }
 
-function reminders(answer) {
-  const near = answer.reminds_of || [];
-  // Which session it was matters only where that tells them apart.
-  const several = new Set(near.map(({ session }) => learned(session))).size > 1;
-  const words = near.map(({ label, session }) => (several ? `${label} (${learned(session)})` : label));
-  return near.length ? [make("p", { class: "fine" }, `Reminds it of ${listed([...new Set(words)])}.`)] : [];
+function closestClasses(answer) {
+  const near = (answer.closest || []).map((one) => ({ label: one.class, when: learned(one.learned) }));
+  // Sessions are named only if they differ.
+  const several = new Set(near.map(({ when }) => when)).size > 1;
+  const words = near.map(({ label, when }) => (several ? `${label} (${when})` : label));
+  return near.length ? [make("p", { class: "fine" }, `Closest classes: ${listed([...new Set(words)])}.`)] : [];
 }

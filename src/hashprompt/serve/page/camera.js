@@ -1,8 +1,8 @@
-// One photo from the camera, in a dialogue of the page or in the phone's own camera.
+// One photo from the camera, in a dialog of the page or with the phone's camera app.
 
 import { $, button, make } from "./dom.js";
 
-/** Whether the page can show the camera itself; phones have a better one of their own. */
+/** Whether to show the camera in the page; the camera app of a phone is better. */
 const hasOwnView = () =>
   navigator.mediaDevices?.getUserMedia && !matchMedia("(pointer: coarse)").matches;
 
@@ -16,7 +16,7 @@ export async function takePhoto(onPhoto) {
   try {
     stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
   } catch {
-    throw new Error("The camera cannot be used: there is none, or this page may not use it.");
+    throw new Error("The camera is not available, or this page has no permission to use it.");
   }
   showView(stream, onPhoto);
 }
@@ -39,7 +39,7 @@ function showView(stream, onPhoto) {
       "div",
       { class: "row end" },
       button("Cancel", () => dialog.close("")),
-      button("Take the photo", shoot, { class: "primary" }),
+      button("Take photo", shoot, { class: "primary" }),
     ),
   );
   const stop = () => stream.getTracks().forEach((track) => track.stop());

@@ -1,4 +1,4 @@
-// The line of accuracy over versions, drawn as SVG at the width there is.
+// Accuracy over versions, as an SVG of the available width.
 
 import { make, svg } from "./dom.js";
 import { percent } from "./words.js";
@@ -9,24 +9,24 @@ const EDGE = { left: 52, right: 28, top: 26, bottom: 34 };
 let observer;
 
 /** Versions without an accuracy, e.g. without held-out photos, have no point. */
-export function drawChart(place, versions, current) {
-  const tested = versions.filter(({ accuracy }) => accuracy != null);
+export function drawChart(place, versions) {
+  const tested = versions.filter(({ accuracy }) => accuracy != null).map((v) => ({ ...v, accuracy: v.accuracy / 100 }));
   observer?.disconnect();
   if (!tested.length) {
-    place.replaceChildren(make("p", { class: "empty" }, "No held-out photos yet: five photos of a class give the first."));
+    place.replaceChildren(make("p", { class: "empty" }, "No held-out photos yet: five photos of a class are needed for the first."));
     return;
   }
-  observer = new ResizeObserver(() => place.replaceChildren(chart(place.clientWidth, tested, current)));
+  observer = new ResizeObserver(() => place.replaceChildren(chart(place.clientWidth, tested)));
   observer.observe(place);
 }
 
-function chart(width, versions, current) {
+function chart(width, versions) {
   const worst = Math.min(...versions.map(({ accuracy }) => accuracy));
   const low = Math.max(0, Math.min(0.8, Math.floor(worst * 10 - 0.5) / 10));
   const span = width - EDGE.left - EDGE.right;
   const x = (i) => EDGE.left + (versions.length === 1 ? span / 2 : (i * span) / (versions.length - 1));
   const y = (accuracy) => EDGE.top + ((1 - accuracy) / (1 - low)) * (HEIGHT - EDGE.top - EDGE.bottom);
-  const words = versions.map((v) => `version ${v.number}: ${percent(v.accuracy, 1)}${v.undone ? ", undone" : ""}`);
+  const words = versions.map((v) => `version ${v.version}: ${percent(v.accuracy, 1)}${v.undone ? ", undone" : ""}`);
   const drawing = svg("svg", {
     viewBox: `0 0 ${width} ${HEIGHT}`,
     width,
@@ -34,8 +34,8 @@ function chart(width, versions, current) {
     role: "img",
     "aria-label": `Accuracy over versions. ${words.join("; ")}`,
   });
-  const hasRoom = span / versions.length > 60; // for a number at every point
-  drawing.append(...grid(low, width, y), ...line(versions, x, y), ...points(versions, current, x, y, hasRoom));
+  const hasRoom = span / versions.length > 60; // a number fits at every point
+  drawing.append(...grid(low, width, y), ...line(versions, x, y), ...points(versions, x, y, hasRoom));
   return drawing;
 }
 
@@ -59,20 +59,20 @@ function line(versions, x, y) {
   ];
 }
 
-function points(versions, current, x, y, hasRoom) {
-  const every = Math.ceil(versions.length / 12); // more numbers would touch each other
+function points(versions, x, y, hasRoom) {
+  const every = Math.ceil(versions.length / 12); // more numbers would overlap
   return versions.flatMap((version, i) => {
-    const state = version.number === current ? "now" : version.undone ? "undone" : "";
+    const state = version.current ? "now" : version.undone ? "undone" : "";
     const point = svg("circle", { class: `point ${state}`, cx: x(i), cy: y(version.accuracy), r: state === "now" ? 6 : 4.5 });
-    point.append(svg("title", {}, `Version ${version.number}: ${percent(version.accuracy, 1)}`));
-    const below = svg("text", { class: "axis", x: x(i), y: HEIGHT - 10, "text-anchor": "middle" }, String(version.number));
+    point.append(svg("title", {}, `Version ${version.version}: ${percent(version.accuracy, 1)}`));
+    const below = svg("text", { class: "axis", x: x(i), y: HEIGHT - 10, "text-anchor": "middle" }, String(version.version));
     const value = svg("text", { class: "value", x: x(i), y: y(version.accuracy) + (isValley(versions, i) ? 22 : -12), "text-anchor": "middle" }, percent(version.accuracy, 1));
     const numbered = (versions.length - 1 - i) % every === 0;
     return [point, numbered && below, (state === "now" || (hasRoom && !state)) && value].filter(Boolean);
   });
 }
 
-/** Where the line comes down and goes up again, the number stands below it. */
+/** Whether the line has a minimum there: then the number is below it. */
 function isValley(versions, i) {
   const onLine = (version) => !version.undone;
   const before = versions.slice(0, i).findLast(onLine);

@@ -1,4 +1,4 @@
-// The classes it knows, and edits of them: rename, merge, forget.
+// The list of classes, and edits: rename, merge, forget.
 
 import { app, call } from "./api.js";
 import { $, button, during, make, question } from "./dom.js";
@@ -7,7 +7,7 @@ import { count, listed, percent } from "./words.js";
 let ticked = new Set();
 let changed;
 
-/** Fill the list; `onChanged({text})` is told of every edit. */
+/** Fill the list; `onChanged({text})` is called after every edit. */
 export function showClasses(classes, onChanged) {
   changed = onChanged;
   ticked = new Set();
@@ -18,13 +18,13 @@ export function showClasses(classes, onChanged) {
   $("classes").replaceChildren(...classes.map(classRow));
 }
 
-function classRow({ name, photos, accuracy, held_out, learns }) {
+function classRow({ name, photos, accuracy, held_out, sessions }) {
   const tick = make("input", { type: "checkbox", change: () => setTicked(name, tick.checked) });
   const title = make("span", { class: "title" }, name);
-  const right = accuracy == null ? "not tested" : `${percent(accuracy)} of ${held_out} held-out`;
+  const right = accuracy == null ? "not tested" : `${percent(accuracy / 100)} of ${held_out} held-out`;
   const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("span"));
-  bar.firstChild.style.width = `${100 * (accuracy || 0)}%`;
-  const words = `${count(photos, "photo")} in ${count(learns.length, "learn")} · ${right}`;
+  bar.firstChild.style.width = `${accuracy || 0}%`;
+  const words = `${count(photos, "photo")} in ${count(sessions, "session")} · ${right}`;
   return make(
     "li",
     {},
@@ -57,8 +57,8 @@ async function rename(old) {
 
 async function merge() {
   const classes = [...ticked];
-  const fields = [{ name: "into", label: "Name of the one class", value: classes[0], list: "known-classes" }];
-  const text = `${listed(classes)} become one class. This makes a new version and can be undone.`;
+  const fields = [{ name: "into", label: "Name of the merged class", value: classes[0], list: "known-classes" }];
+  const text = `${listed(classes)} become one class. This is a new version, and you can undo it.`;
   const answer = await question({ title: `Merge ${count(classes.length, "class", "classes")}`, text, confirm: "Merge", fields });
   if (!answer) return;
   await changed(await call("/api/classes/merge", { json: { classes, into: answer.into } }));
@@ -66,8 +66,8 @@ async function merge() {
 
 async function forget(name) {
   const text = [
-    "The newest version will know it no longer. Earlier versions still do, so this can be undone.",
-    "Prompts that were trained beside it stay as they are.",
+    "The new version does not have this class. Earlier versions still do, so you can undo this.",
+    "Trained prompts do not change, although photos of this class may have influenced them.",
   ];
   const answer = await question({ title: `Forget ${name}?`, text, confirm: "Forget", danger: true });
   if (!answer) return;

@@ -1,4 +1,4 @@
-// Small helpers. Texts of the server become text nodes, never markup.
+// Helpers for elements. Text from the server becomes text nodes, never markup.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -25,7 +25,7 @@ export function button(text, onClick, properties = {}) {
   return make("button", { type: "button", click: onClick, ...properties }, text);
 }
 
-/** Show a text in a place made for it, or hide the place. */
+/** Show a text in an element, or hide the element. */
 export function tell(place, text) {
   place.textContent = text || "";
   place.hidden = !text;
@@ -33,22 +33,22 @@ export function tell(place, text) {
 
 let unsaid = [];
 
-/** Say something to screen readers, with all else of the same second: one text would cut off another. */
+/** Announce a text to screen readers, together with all others of the same second. */
 export function announce(text) {
   unsaid.push(text);
   if (unsaid.length > 1) return;
-  setTimeout(() => ($("live").textContent = ""), 900); // the same words twice are said twice
+  setTimeout(() => ($("live").textContent = ""), 900); // so that a repeated text is read again
   setTimeout(() => {
     $("live").textContent = unsaid.join(" ");
     unsaid = [];
   }, 1000);
 }
 
-/** Run what a button starts: it cannot be pressed twice, and errors are told in `place`. */
+/** Run the action of a button, which cannot be pressed twice; errors are shown in `place`. */
 export async function during(pressed, place, work) {
   if (pressed.getAttribute("aria-disabled") === "true") return;
   tell(place, "");
-  // Not `disabled`, which would lose the focus of people without a mouse.
+  // Not `disabled`, which would lose the keyboard focus.
   pressed.setAttribute("aria-disabled", "true");
   try {
     await work();
@@ -59,7 +59,7 @@ export async function during(pressed, place, work) {
   }
 }
 
-/** A dialogue: resolves to the values of its fields, or to null if it was cancelled. */
+/** A dialog: resolves to the values of its fields, or to null if it was cancelled. */
 export function question({ title, text, confirm, danger = false, fields = [] }) {
   const dialog = $("dialog");
   const inputs = fields.map(({ name, value = "", list }) =>
@@ -91,7 +91,7 @@ export function question({ title, text, confirm, danger = false, fields = [] }) 
   });
 }
 
-/** The picture of a file; what a browser cannot draw is shown by its kind. */
+/** The picture of a file, or its file type if the browser cannot show it. */
 export function picture(file, description) {
   const image = make("img", { alt: description, decoding: "async" });
   image.src = URL.createObjectURL(file);

@@ -1,4 +1,4 @@
-// Photos that people bring: chosen, dropped (also as folders), pasted.
+// Photos that are chosen, dropped (also as folders) or pasted.
 
 const PICTURE = /\.(jpe?g|png|webp|bmp|gif|tiff?|ppm|pgm)$/i;
 
@@ -6,13 +6,13 @@ const isHidden = (path) => path.split("/").some((part) => /^(\.|__MACOSX$)/.test
 export const isPicture = (file) => !isHidden(file.name) && (file.type.startsWith("image/") || PICTURE.test(file.name));
 export const isZip = (file) => /\.zip$/i.test(file.name);
 
-/** {file, folder}: the folder a file lies in names its class; null for a file brought alone. */
+/** {file, folder}: the folder names the class; null for a single file. */
 function item(file, path) {
   const parts = path.split("/").filter(Boolean);
   return { file, folder: parts.length > 1 ? parts.at(-2) : null };
 }
 
-/** Items of a file input, also of one that chooses folders. */
+/** Items of an input for files or folders. */
 export function chosen(input) {
   const files = [...input.files].filter((file) => !isHidden(file.webkitRelativePath || file.name));
   const items = files.map((file) => item(file, file.webkitRelativePath || file.name));
@@ -20,9 +20,9 @@ export function chosen(input) {
   return items;
 }
 
-/** Items of a drop; folders are read to their last file. */
+/** Items of a drop; folders are read recursively. */
 export async function dropped(transfer) {
-  // Entries are gone after the first await, so they are all taken at once.
+  // Entries are valid only until the first await.
   const entries = [...transfer.items].map((part) => part.webkitGetAsEntry?.()).filter(Boolean);
   if (!entries.length) return [...transfer.files].map((file) => item(file, file.name));
   const found = await Promise.all(entries.map((entry) => filesBelow(entry)));
@@ -50,12 +50,12 @@ export function pasted(event) {
   return [...(event.clipboardData?.files || [])].map((file) => item(file, file.name));
 }
 
-/** Files in parts that one request may hold. */
-export function inParts(files, mostFiles, mostBytes) {
+/** Files in parts within the limits of one request. */
+export function inParts(files, maxFiles, maxBytes) {
   const parts = [];
   let bytes = Infinity;
   for (const file of files) {
-    if (bytes + file.size > mostBytes || parts.at(-1).length >= mostFiles) {
+    if (bytes + file.size > maxBytes || parts.at(-1).length >= maxFiles) {
       parts.push([]);
       bytes = 0;
     }

@@ -1,10 +1,10 @@
-// History: versions, and what can be done about them.
+// History: versions and how to restore them.
 
 import { app, call, refresh } from "./api.js";
 import { drawChart } from "./chart.js";
 import { showClasses } from "./classes.js";
 import { $, button, during, make, question, tell } from "./dom.js";
-import { count, duration, moment, percent, sentence } from "./words.js";
+import { count, duration, listed, moment, percent, sentence } from "./words.js";
 
 export function startHistory() {
   $("undo").addEventListener("click", () => during($("undo"), $("history-error"), () => undo(null)));
@@ -12,68 +12,79 @@ export function startHistory() {
 
 export async function showHistory() {
   tell($("history-error"), "");
-  const [{ version, versions }, { classes }] = await Promise.all([call("/api/history"), call("/api/classes")]);
-  const shown = versions.filter((row, i) => !isPassed(row, versions[i + 1], version));
+  const [versions, classes] = await Promise.all([call("/api/history"), call("/api/classes")]);
+  const shown = versions.filter((row, i) => !isReplaced(row, versions[i + 1]));
   const isNew = !versions.length;
   $("history-empty").hidden = !isNew;
   $("history-full").hidden = isNew;
   $("undo").hidden = app.state.read_only;
   if (isNew) return;
-  drawChart($("chart"), shown, version);
+  drawChart($("chart"), shown);
   tell($("history-note"), untestedWords(classes));
-  $("versions").replaceChildren(...[...shown].reverse().map((row) => versionRow(row, version)));
+  $("versions").replaceChildren(...[...shown].reverse().map(versionRow));
   showClasses(classes, changed);
 }
 
-/** A first look that training went beyond is half a learn: it is not listed. */
-function isPassed(row, next, current) {
-  return row.kind === "look" && row.number !== current && next?.kind === "learn" && next.text === row.text;
+/** A frozen-feature fit that training replaced is not listed. */
+function isReplaced(row, next) {
+  return row.frozen_fit && !row.current && next && !next.frozen_fit && !next.edit && next.source === row.source;
 }
 
 function untestedWords(classes) {
   const untested = classes.filter(({ accuracy }) => accuracy == null).length;
   if (!untested || untested === classes.length) return "";
-  return `${count(untested, "class is", "classes are")} not tested any more: the held-out photos are gone. A server that is started with --photos FOLDER keeps what it is taught.`;
+  return `${count(untested, "class is", "classes are")} no longer tested, because the held-out photos are deleted. Start the server with --photos FOLDER to store taught photos.`;
 }
 
-/** Something was changed: say what, and show all anew. */
+/** Show what has changed, and reload the tab. */
 async function changed({ text }) {
   await refresh();
   await showHistory();
   tell($("history-said"), text);
-  $("history-said").focus(); // the button that was pressed is no longer there
+  $("history-said").focus(); // the pressed button is gone
 }
 
-function versionRow(row, current) {
-  const isNow = row.number === current;
-  const facts = [
+function titleOf({ damaged, edit, new_classes, known_classes, source }) {
+  if (damaged) return "This version is damaged.";
+  const some = (names) => (names.length > 8 ? listed([...names.slice(0, 8), `${names.length - 8} more`]) : listed(names));
+  const parts = [new_classes.length && `new: ${some(new_classes)}`, known_classes.length && `more photos: ${some(known_classes)}`];
+  return edit || parts.filter(Boolean).join("; ") || source;
+}
+
+function factsOf(row) {
+  if (row.damaged) return [];
+  return [
+    moment(row.created),
     count(row.classes, "class", "classes"),
     count(row.photos, "photo"),
-    row.accuracy == null ? "not tested" : `${percent(row.accuracy, 1)} of ${row.held_out} held-out`,
-    row.seconds ? `took ${duration(row.seconds)}` : null,
-  ];
-  const mark = isNow ? "answers now" : row.undone ? "undone, kept" : row.kind === "look" ? "first look" : null;
-  const back = () => during(go, $("history-error"), () => undo(row.number));
-  const go = button("Go to this version", back, { class: "link", "aria-label": `Go to version ${row.number}` });
-  const learned = row.kind === "learn" || row.kind === "look";
-  const report = make("a", { href: `/api/reports/${row.number}`, target: "_blank", rel: "noopener", "aria-label": `Report of version ${row.number}` }, "Report");
+    row.accuracy == null ? "not tested" : `${percent(row.accuracy / 100, 1)} of ${row.tested} held-out`,
+    row.seconds && `took ${duration(row.seconds)}`,
+  ].filter(Boolean);
+}
+
+function versionRow(row) {
+  const number = row.version;
+  const mark = row.current ? "in use" : row.undone ? "undone" : row.frozen_fit ? "frozen features" : null;
+  const back = () => during(go, $("history-error"), () => undo(number));
+  const go = button("Restore", back, { class: "link", "aria-label": `Restore version ${number}` });
+  const report = make("a", { href: `/api/reports/${number}`, target: "_blank", rel: "noopener", "aria-label": `Report of version ${number}` }, "Report");
   return make(
     "li",
-    { class: isNow ? "now" : row.undone ? "undone" : "" },
-    make("span", { class: "number", "aria-hidden": "true" }, String(row.number)),
+    { class: row.current ? "now" : row.undone ? "undone" : "" },
+    make("span", { class: "number", "aria-hidden": "true" }, String(number)),
     make(
       "div",
       {},
-      make("p", { class: "title" }, make("span", { class: "away" }, `Version ${row.number}: `), sentence(row.text), mark && make("span", { class: "tag" }, mark)),
-      make("p", { class: "fine" }, [moment(row.when), ...facts].filter(Boolean).join(" · ")),
+      make("p", { class: "title" }, make("span", { class: "away" }, `Version ${number}: `), sentence(titleOf(row)), mark && make("span", { class: "tag" }, mark)),
+      make("p", { class: "fine" }, factsOf(row).join(" · ")),
     ),
-    make("div", { class: "row" }, learned && report, !isNow && !app.state.read_only && go),
+    make("div", { class: "row" }, !row.damaged && !row.edit && report, !row.current && !app.state.read_only && go),
   );
 }
 
 async function undo(to) {
-  const title = to == null ? "Undo the last change?" : `Go to version ${to}?`;
-  const text = "It then answers exactly as it did in that version. Nothing is deleted: you can come back.";
-  if (!(await question({ title, text, confirm: to == null ? "Undo" : `Go to version ${to}` }))) return;
+  const title = to == null ? "Undo the last change?" : `Restore version ${to}?`;
+  const text = "Answers will be exactly those of that version. No version is deleted, so you can come back.";
+  if (!(await question({ title, text, confirm: to == null ? "Undo" : "Restore" }))) return;
   await changed(await call("/api/undo", { json: { to } }));
 }

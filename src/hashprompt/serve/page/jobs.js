@@ -1,20 +1,20 @@
-// Learns that wait, run or have ended: their cards in Teach, and a strip above all tabs.
+// Sessions that wait, run or have ended: their cards in Teach, and a strip above all tabs.
 
 import { call, followJob, hasEnded, refresh } from "./api.js";
 import { $, announce, button, during, make } from "./dom.js";
 import { count, duration, percent, sentence } from "./words.js";
 
 const TITLES = {
-  waiting: "Waiting for its turn",
+  waiting: "Waiting",
   running: "Learning",
   done: "Learned",
-  failed: "It could not learn this",
+  failed: "Learning failed",
   cancelled: "Cancelled",
 };
 const SPOKEN_EVERY = 15_000; // milliseconds between spoken progress
 
 const shown = new Map(); // job id → its card
-const latest = new Map(); // job id → what the server last said of it
+const latest = new Map(); // job id → its last known state
 let openTab;
 let onDone;
 let spoken = 0;
@@ -26,9 +26,9 @@ export async function startJobs(open, done) {
   await findJobs();
 }
 
-/** What the server is at, also if it was begun before this page was loaded. */
+/** Show jobs, including those from before this page was loaded. */
 export async function findJobs() {
-  const { jobs } = await call("/api/jobs");
+  const jobs = await call("/api/jobs");
   const running = jobs.filter((job) => !hasEnded(job));
   const last = jobs.find(hasEnded);
   // Newest come first; each card is put above the others.
@@ -37,7 +37,7 @@ export async function findJobs() {
 
 export function showJob(job, withFocus = false) {
   if (shown.has(job.id)) return;
-  const card = make("article", { class: "card job", tabindex: "-1", "aria-label": "A learn" });
+  const card = make("article", { class: "card job", tabindex: "-1", "aria-label": "Session" });
   shown.set(job.id, card);
   $("jobs").prepend(card);
   draw(card, job);
@@ -84,10 +84,10 @@ function draw(card, job) {
   }
   const hadFocus = card.contains(document.activeElement);
   card.replaceChildren(...head.filter(Boolean), ...endedParts(job));
-  if (hadFocus) card.focus(); // what had it is no longer there
+  if (hadFocus) card.focus(); // the focused element is gone
 }
 
-/** The bar and its button stay the same elements, so that focus stays and the bar can glide. */
+/** Keeps the bar and the button, so that the focus stays and the bar moves smoothly. */
 function drawRunning(card, job, head) {
   if (!card.querySelector("progress")) {
     const error = make("p", { class: "notice bad", role: "alert", hidden: true });
@@ -96,7 +96,7 @@ function drawRunning(card, job, head) {
     );
     card.append(
       make("header"),
-      make("progress", { max: 1, "aria-label": "Progress of the learn" }),
+      make("progress", { max: 1, "aria-label": "Progress of the session" }),
       make("p", { class: "quiet words" }),
       error,
       make("div", { class: "row" }, stop),
@@ -112,10 +112,10 @@ function endedParts(job) {
   if (job.error) return [make("p", { class: "notice bad" }, job.error)];
   if (job.state === "cancelled") return [make("p", { class: "quiet" }, job.message)];
   const [first, ...rest] = (job.message || "").split("\n").filter((line) => line.trim());
-  const report = job.report && make("a", { href: job.report, target: "_blank", rel: "noopener", class: "button" }, "Open the report");
+  const report = job.report && make("a", { href: job.report, target: "_blank", rel: "noopener", class: "button" }, "Open report");
   return [
     first && make("p", { class: "lead" }, first),
     rest.length > 0 && make("ul", { class: "lines" }, ...rest.map((line) => make("li", {}, line))),
-    make("div", { class: "row" }, button("Ask it", () => openTab("ask", true), { class: "primary" }), report),
+    make("div", { class: "row" }, button("Try it", () => openTab("ask", true), { class: "primary" }), report),
   ].filter(Boolean);
 }

@@ -1,4 +1,4 @@
-// Teach: photos and labels in, a plan, then a learn.
+// Teach: photos and labels, a plan, then a session.
 
 import { app, call, onState, refresh } from "./api.js";
 import { $, button, dropPictures, during, make, picture, question, tell } from "./dom.js";
@@ -8,17 +8,17 @@ import { count, duration, listed } from "./words.js";
 
 const SHOWN = 5; // pictures of a class
 const EFFORTS = [
-  ["instant", "Instant", "looks once, answers in seconds"],
-  ["quick", "Quick", "looks, then trains a little"],
-  ["normal", "Normal", "trains longer"],
-  ["best", "Best", "trains three times as long"],
+  ["instant", "Instant", "no training, ready in seconds"],
+  ["quick", "Quick", "short training"],
+  ["normal", "Normal", "longer training"],
+  ["best", "Best", "three times as long"],
 ];
 
-// Classes to be taught: {label, files}; photos that were brought without a folder have no label yet.
+// Classes to teach: {label, files}; photos without a folder have no label yet.
 let groups = [];
 let zip = null;
-let renamed = {}; // what the person said of names that are nearly the same
-let changes = 0; // of anything that a plan depends on
+let renamed = {}; // decisions about class names that differ only by case
+let changes = 0; // of photos, labels or the effort since the page was loaded
 
 export function startTeach() {
   $("teach-choose").addEventListener("click", () => $("teach-files").click());
@@ -41,7 +41,7 @@ export function startTeach() {
 }
 
 function showEfforts(state) {
-  const kept = { true: "They are kept in the folder that the server was given.", false: "They are not kept once learned." };
+  const kept = { true: "The server stores them in the folder of --photos.", false: "They are deleted once learned." };
   $("teach-kept").textContent = kept[state.keep_photos] ?? "";
   if ($("efforts").childElementCount) return;
   for (const [value, name, words] of EFFORTS) {
@@ -52,20 +52,20 @@ function showEfforts(state) {
   }
 }
 
-/** A learn of the command line that was killed: until it is finished or dropped, no other can begin. */
+/** An interrupted session of the command line: until it is finished or dropped, no other can begin. */
 function showUnfinished({ unfinished, name }) {
   $("unfinished").hidden = !unfinished;
-  $("unfinished-text").textContent = `A learn of “${unfinished}” was begun outside of this page and is not finished; nothing else can be taught until it is. If it does not run any more, finish it with: hashprompt learn ${name} --resume`;
+  $("unfinished-text").textContent = `An unfinished session (${unfinished}) was started outside this page. Finish it before you teach anything else: hashprompt learn ${name} --resume`;
 }
 
 async function dropUnfinished() {
-  const title = `Drop the learn of “${app.state.unfinished}”?`;
-  const text = "What it has learned so far goes; finished versions stay.";
+  const title = `Drop the unfinished session (${app.state.unfinished})?`;
+  const text = "Its results so far are deleted. Finished versions stay.";
   if (!(await question({ title, text, confirm: "Drop it", danger: true }))) return;
   const { text: said } = await call("/api/unfinished", { method: "DELETE" });
   await refresh();
   tell($("teach-note"), said);
-  $("teach-choose").focus(); // the button that was pressed is no longer there
+  $("teach-choose").focus(); // the pressed button is gone
 }
 
 // The tray. ----------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ export function addPhotos(items) {
     zip = null;
     for (const { file, folder } of photos) groupFor(folder).files.push(file);
   }
-  tell($("teach-note"), left + several + (beside ? "A zip file is taught alone, so the photos were taken out." : ""));
+  tell($("teach-note"), left + several + (beside ? "A zip file is taught separately, so the other photos were removed." : ""));
   showTray();
   document.querySelector("#tray input:placeholder-shown")?.focus();
 }
@@ -123,7 +123,7 @@ function showTray() {
     $("tray-title").textContent = "One zip file of class folders";
     $("tray").append(make("p", { class: "group zip" }, `${zip.name}, ${(zip.size / 1e6).toFixed(1)} MB`));
   } else {
-    $("tray-title").textContent = `${count(photos, "photo")} to be taught`;
+    $("tray-title").textContent = `${count(photos, "photo")} to teach`;
     $("tray").append(...groups.map(groupRow));
   }
 }
@@ -133,7 +133,7 @@ function groupRow(group, index) {
   const input = make("input", {
     id,
     list: "known-classes",
-    placeholder: "What is it?",
+    placeholder: "Class name",
     autocomplete: "off",
     input: (event) => {
       group.label = event.target.value;
@@ -175,7 +175,7 @@ function addGroups(form) {
   const missing = labels.indexOf("");
   if (missing >= 0) {
     $(`label-${missing}`).focus();
-    throw new Error("Say what is on these photos: type a class, or pick one that it knows.");
+    throw new Error("Enter the class of these photos.");
   }
   if (labels.length === 1) {
     form.append("label", labels[0]);
@@ -186,9 +186,9 @@ function addGroups(form) {
 }
 
 function addFolder(form, label, files) {
-  // A file's name in a form cannot hold these, and folders that begin so are hidden ones.
+  // File names in a form cannot contain these, and such folders count as hidden.
   if (/["/\\\r\n]|^(\.|__MACOSX)/.test(label)) {
-    throw new Error(`A class whose name holds " or /, or begins with a dot, must be taught alone: ${label}`);
+    throw new Error(`Teach this class separately, since its name contains " or /, or begins with a dot: ${label}`);
   }
   for (const file of files) form.append("photos", file, `${label}/${file.name.replaceAll("\\", "_")}`);
 }
@@ -206,14 +206,14 @@ function refuseTooMuch(files) {
   const { photos, body_bytes } = app.state.limits;
   const bytes = files.reduce((sum, file) => sum + file.size, 0);
   if (files.length > photos) {
-    throw new Error(`${files.length} photos are more than the ${photos} that the server takes at once. Teach them in parts.`);
+    throw new Error(`${files.length} photos are too many: the limit is ${photos} at a time. Teach them in parts.`);
   }
   if (bytes > body_bytes) {
-    throw new Error(`These are ${Math.ceil(bytes / 1e6)} MB; the server takes ${Math.floor(body_bytes / 1e6)} MB at once. Teach them in parts.`);
+    throw new Error(`${Math.ceil(bytes / 1e6)} MB are too much: the limit is ${Math.floor(body_bytes / 1e6)} MB at a time. Teach them in parts.`);
   }
 }
 
-/** Names that differ by case alone: the person says whether they are one class. */
+/** Names that differ only by case: the person decides whether they are one class. */
 function askWhichClass(pairs) {
   const decide = (given, meant) => {
     renamed[given] = meant;
@@ -225,8 +225,8 @@ function askWhichClass(pairs) {
       "div",
       { class: "row" },
       make("span", {}, `“${given}” and “${known}” differ only by case or blanks.`),
-      button(`It is ${known}`, () => decide(given, known)),
-      button(`${given} is another class`, () => decide(given, given)),
+      button(`Same class: ${known}`, () => decide(given, known)),
+      button(`New class: ${given}`, () => decide(given, given)),
     ),
   );
   $("similar").replaceChildren(...rows);
@@ -239,7 +239,7 @@ async function showPlan() {
   hidePlan();
   const asked = changes;
   const answer = await send("/api/plan", request(), "Reading the photos…").catch((error) => error);
-  if (asked !== changes) throw new Error("Something was changed meanwhile. See the plan again.");
+  if (asked !== changes) throw new Error("The photos or labels have changed. See the plan again.");
   if (answer.body?.similar?.length) askWhichClass(answer.body.similar);
   else if (answer instanceof Error) throw answer;
   else fillPlan(answer);
@@ -247,12 +247,12 @@ async function showPlan() {
 
 function fillPlan(plan) {
   const parts = [
-    make("h3", {}, "The plan"),
+    make("h3", {}, "Plan"),
     make("p", { class: "lead" }, planWords(plan)),
     make("ul", { class: "chips" }, ...plan.classes.map(chip)),
     plan.left_out > 0 && make("p", { class: "notice" }, `${count(plan.left_out, "file")} left out: not a photo.`),
     plan.notes.length > 0 && make("p", { class: "notice" }, plan.notes.join("\n")),
-    make("details", {}, make("summary", {}, "In detail"), make("pre", {}, plan.text)),
+    make("details", {}, make("summary", {}, "Details"), make("pre", {}, plan.text)),
   ];
   $("plan").replaceChildren(...parts.filter(Boolean));
   $("plan").hidden = false;
@@ -265,11 +265,10 @@ function planWords({ classes, answers_after_seconds: answers, done_after_seconds
   const learned = classes.filter(({ photos }) => photos);
   const fresh = learned.filter((known) => known.new).length;
   const again = learned.length - fresh;
-  const parts = [fresh && count(fresh, "new class", "new classes"), again && `more of ${count(again, "known class", "known classes")}`];
+  const parts = [fresh && count(fresh, "new class", "new classes"), again && `more photos of ${count(again, "known class", "known classes")}`];
   const what = listed(parts.filter(Boolean)) || "Nothing new";
-  const first = answers == null ? "" : ` It can answer after about ${duration(answers)}`;
-  const last = done == null || done === answers ? "" : ` and is done after about ${duration(done)}`;
-  return `${what}.${first}${last}${first || last ? "." : ""}`;
+  const last = done === answers ? "" : ` and finished after about ${duration(done)}`;
+  return `${what}. Usable after about ${duration(answers)}${last}.`;
 }
 
 function chip({ label, photos, sent, new: isNew }) {
@@ -278,12 +277,12 @@ function chip({ label, photos, sent, new: isNew }) {
   return make("li", {}, make("strong", {}, label), ` ${words}`);
 }
 
-/** What is being sent leaves the tray at once: the next class may be brought meanwhile. */
+/** Empties the tray at once, so that the next class can be added while photos are sent. */
 async function teach() {
   const form = request();
   const sent = { groups, zip };
   clearTray();
-  $("teach-choose").focus(); // the button that was pressed is no longer there
+  $("teach-choose").focus(); // the pressed button is gone
   try {
     const job = await send("/api/teach", form, "Sending the photos…");
     showJob(job, !groups.length && !zip);
@@ -297,7 +296,7 @@ async function teach() {
 function putBack(sent) {
   const isEmpty = !zip && !groups.length;
   if (!isEmpty && (zip || sent.zip)) {
-    tell($("teach-note"), "The photos before were not taught: bring them again once these are.");
+    tell($("teach-note"), "The earlier photos were not taught. Add them again after these.");
     return;
   }
   groups = [...sent.groups, ...groups];

@@ -1,11 +1,11 @@
-// Unsure: photos that were asked about and not known well; named in groups, they are taught.
+// Unsure: stored unknown and unsure photos in clusters, to name and teach.
 
 import { app, call, onState, refresh } from "./api.js";
 import { $, announce, button, during, make, question, tell } from "./dom.js";
 import { showJob } from "./jobs.js";
 import { count, percent } from "./words.js";
 
-const ALONE = "alone"; // the group of photos that are in none
+const SINGLE = "single"; // id of the photos without a cluster
 
 let openTab;
 
@@ -31,42 +31,43 @@ function showSwitch(on, folder) {
   $("keep").hidden = app.state.read_only;
   if (folder) $("keep-text").dataset.folder = folder;
   const place = $("keep-text").dataset.folder;
-  const where = place ? `in the folder ${place} on the server` : "in a folder of their own on the server";
+  const where = place ? `in the folder ${place} on the server` : "on the server";
+  const stored = `unknown and unsure photos are stored ${where} until you teach or remove them`;
   $("keep-text").textContent = on
-    ? `On: photos you ask about that it is unsure of, or does not know, are kept ${where}, until you teach or remove them. All others are forgotten.`
-    : `Off: every photo you ask about is forgotten once answered. Switched on, those it is unsure of, or does not know, are kept ${where}, until you teach or remove them.`;
+    ? `On: ${stored}. All other photos are deleted once answered.`
+    : `Off: all photos are deleted once answered. If switched on, ${stored}.`;
 }
 
 export async function showUnsure() {
   tell($("unsure-error"), "");
   if (!$("groups").querySelector("article")) {
-    $("groups").replaceChildren(make("p", { class: "empty" }, "Putting like beside like…"));
+    $("groups").replaceChildren(make("p", { class: "empty" }, "Clustering photos…"));
   }
-  const { keep_unsure, groups, folder } = await call("/api/unsure");
+  const { keep_unsure, clusters, folder } = await call("/api/unsure");
   showSwitch(keep_unsure, folder);
-  $("groups").replaceChildren(...(groups.length ? groups.map(groupCard) : [empty(keep_unsure)]));
+  $("groups").replaceChildren(...(clusters.length ? clusters.map(clusterCard) : [empty(keep_unsure)]));
 }
 
 function empty(on) {
   const words = on
-    ? "Nothing here. Ask about photos; those it does not know well will gather here, like beside like."
-    : "Nothing is kept.";
+    ? "No photos yet. Unknown and unsure photos that you classify will appear here, in clusters."
+    : "No photos are stored.";
   return make("p", { class: "empty" }, words);
 }
 
-function groupCard(group, index) {
-  const areAlike = group.id !== ALONE;
-  const boxes = group.photos.map((photo) => photoBox(photo, areAlike));
-  const ticked = () => group.photos.filter((_, i) => boxes[i].querySelector("input").checked).map(({ id }) => id);
+function clusterCard(cluster, index) {
+  const areSimilar = cluster.id !== SINGLE;
+  const boxes = cluster.photos.map((photo) => photoBox(photo, areSimilar));
+  const ticked = () => cluster.photos.filter((_, i) => boxes[i].querySelector("input").checked).map(({ id }) => id);
   const error = make("p", { class: "notice bad", role: "alert", hidden: true });
-  const unnamed = areAlike ? "Alike, but like nothing it knows" : "In no group";
-  const title = group.likely == null ? unnamed : `Perhaps ${group.likely}`;
+  const unnamed = areSimilar ? "Similar photos, no known class" : "Other photos";
+  const title = cluster.likely == null ? unnamed : `Possibly ${cluster.likely}`;
   const heading = make("h3", { id: `group-${index}` }, title);
-  const what = areAlike ? "Untick what does not belong." : "Tick those that are the same thing.";
-  const words = make("p", { class: "quiet" }, `${count(group.photos.length, "photo")}. ${what}`);
+  const what = areSimilar ? "Untick photos of other classes." : "Tick photos of one class.";
+  const words = make("p", { class: "quiet" }, `${count(cluster.photos.length, "photo")}. ${what}`);
   const card = make("article", { class: "card", "aria-labelledby": `group-${index}` }, heading, words);
-  card.append(make("div", { class: areAlike ? "ticks alike" : "ticks" }, ...boxes), error);
-  if (!app.state.read_only) card.append(actions(group, index, ticked, error));
+  card.append(make("div", { class: areSimilar ? "ticks alike" : "ticks" }, ...boxes), error);
+  if (!app.state.read_only) card.append(actions(cluster, index, ticked, error));
   return card;
 }
 
@@ -77,15 +78,15 @@ function photoBox({ id, file, label, probability }, ticked) {
   return make("label", { class: "tick" }, box, image);
 }
 
-function actions(group, index, ticked, error) {
-  const input = make("input", { id: `name-${index}`, list: "known-classes", placeholder: "What is it?", autocomplete: "off", value: group.likely });
-  const teach = make("button", { class: "primary" }, "Teach these");
-  const remove = button("Remove these", () => during(remove, error, () => removePhotos(ticked())));
+function actions(cluster, index, ticked, error) {
+  const input = make("input", { id: `name-${index}`, list: "known-classes", placeholder: "Class name", autocomplete: "off", value: cluster.likely });
+  const teach = make("button", { class: "primary" }, "Teach ticked photos");
+  const remove = button("Remove ticked photos", () => during(remove, error, () => removePhotos(ticked())));
   const submit = (event) => {
     event.preventDefault();
     during(teach, error, () => teachPhotos(ticked(), input));
   };
-  const field = make("div", { class: "field" }, make("label", { for: `name-${index}` }, "They are"), input);
+  const field = make("div", { class: "field" }, make("label", { for: `name-${index}` }, "Class"), input);
   return make("form", { class: "row bottom", submit, novalidate: true }, field, teach, remove);
 }
 
@@ -94,11 +95,11 @@ async function teachPhotos(photos, input) {
   const label = input.value.trim();
   if (!label) {
     input.focus();
-    throw new Error("Say what is on these photos: type a class, or pick one that it knows.");
+    throw new Error("Enter the class of these photos.");
   }
   const job = await call("/api/unsure/teach", { json: { photos, label } }).catch((error) => {
     const known = error.body?.similar?.[0]?.[1];
-    throw known ? new Error(`It knows “${known}”, which is written nearly the same. Take that name, or quite another.`) : error;
+    throw known ? new Error(`There is a class “${known}”. Use that name, or a name that differs by more.`) : error;
   });
   openTab("teach");
   showJob(job, true);
@@ -107,11 +108,11 @@ async function teachPhotos(photos, input) {
 async function removePhotos(photos) {
   if (!photos.length) throw new Error("Tick the photos to remove.");
   const title = `Remove ${count(photos.length, "photo")}?`;
-  const text = "They are deleted from the folder of kept photos. This cannot be undone.";
+  const text = "They are deleted from the server. This cannot be undone.";
   if (!(await question({ title, text, confirm: "Remove", danger: true }))) return;
   const { removed } = await call("/api/unsure/remove", { json: { photos } });
   announce(`${count(removed, "photo")} removed.`);
   await refresh();
   await showUnsure();
-  $("groups").focus(); // the button that was pressed is no longer there
+  $("groups").focus(); // the pressed button is gone
 }

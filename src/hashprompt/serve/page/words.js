@@ -1,4 +1,4 @@
-// Numbers and times as people say them.
+// Numbers and times as text.
 
 // A number and its sign stay on one line (\u00a0).
 export function percent(share, digits = 0) {
@@ -27,10 +27,10 @@ export function moment(text) {
   return date.toLocaleString("en-GB", form);
 }
 
-/** A learn by its name: those of this page are named by their day and a code. */
+/** A session by its name: those of this page are named by their day and a code. */
 export function learned(name) {
   const [, day] = /^taught-(\d{4}-\d\d-\d\d)/.exec(name) || [];
-  if (!day) return `learn ${name}`;
+  if (!day) return `session ${name}`;
   return `learned ${new Date(day).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" })}`;
 }
 

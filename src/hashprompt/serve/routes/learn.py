@@ -1,16 +1,15 @@
-"""Teach, plan, and follow jobs."""
+"""Teach, plan, and jobs."""
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from anyio import to_thread
+from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from hashprompt.photos import ContinualClassifier
@@ -22,35 +21,29 @@ from hashprompt.serve.jobs.jobs import Job
 from hashprompt.serve.jobs.rollback import drop_unfinished
 from hashprompt.serve.photo_archive import kept_paths
 from hashprompt.serve.routes.models import ChangedOut, JobOut, PhotoForm, documented
-from hashprompt.serve.service import Service, ServiceOf, request_id
+from hashprompt.serve.service import Service, ServiceOf
 from hashprompt.storage.files import Target, remove_new
 from hashprompt.texts import visible
 
 router = APIRouter(tags=["teach"])
-POLL = 0.25  # seconds between two looks at a job that somebody follows
-ALIVE = 15.0  # seconds after which a silent stream says that it lives
-Received = tuple[Lesson, Effort, dict[str, str]]  # `rename` is the last
+Received = tuple[Lesson, Effort, dict[str, str]]  # the last: class names to change
 
 
 class TeachForm(PhotoForm, LessonForm):
-    """What `teach` and `plan` take."""
-
-
-class JobsOut(BaseModel):
-    jobs: list[JobOut]
+    """Form of `teach` and `plan`."""
 
 
 class PlannedClass(BaseModel):
     label: str
-    photos: int  # that would be learned or held out
-    sent: int  # broken ones and those that it knows already among them
+    photos: int  # to learn or to hold out
+    sent: int  # including broken and known ones
     new: bool
 
 
 class PlanOut(BaseModel):
     text: str
     classes: list[PlannedClass]
-    notes: list[str]  # why photos are left out, among others
+    notes: list[str]  # for example, why photos are left out
     left_out: int  # files that are not photos
     answers_after_seconds: float
     done_after_seconds: float
@@ -60,7 +53,7 @@ class PlanOut(BaseModel):
     "/api/teach", status_code=202, response_model=JobOut, openapi_extra=documented(TeachForm)
 )
 async def teach(request: Request, service: ServiceOf) -> dict[str, Any]:
-    """Learn photos, as a job: one runs, one more may wait."""
+    """Learn photos, as a job. One job runs, and one more may wait."""
     service.jobs.refuse_more()
     with upload_folder(service, request) as folder:
         received = await _received(service, request, folder)
@@ -69,22 +62,16 @@ async def teach(request: Request, service: ServiceOf) -> dict[str, Any]:
 
 @router.post("/api/plan", openapi_extra=documented(TeachForm))
 async def plan(request: Request, service: ServiceOf) -> PlanOut:
-    """What `teach` would do with the same form, and how long it would take; nothing is kept."""
+    """Report what `teach` would do with the same form, and how long it would take."""
     with upload_folder(service, request) as folder:
         received = await _received(service, request, folder)
-        if service.is_planning:  # not before: who sends slowly must not keep others from it
-            raise Refusal(503, "Another plan is being made. Try again soon.", 2)
-        service.is_planning = True
-        try:
-            return await run_in_threadpool(_planned, service, *received)
-        finally:
-            service.is_planning = False
+        return await to_thread.run_sync(_planned, service, *received, limiter=service.planning)
 
 
 @contextmanager
 def upload_folder(service: Service, request: Request) -> Iterator[Target]:
-    """A folder for an upload, gone at the end unless a job took it over."""
-    folder = service.private.upload(request_id(request))
+    """A folder for an upload, removed at the end unless a job took it over."""
+    folder = service.private.upload(request.state.request_id)
     try:
         yield folder
     finally:
@@ -103,20 +90,20 @@ def begin(
     rename: dict[str, str],
     asked: tuple[str, ...] = (),
 ) -> Job:
-    """Make a job of a lesson."""
+    """Make a job of a lesson; `asked` are its photos from the review queue."""
     service.jobs.refuse_more()
     service.refuse_unfinished()
     names = _resolved(service, lesson, rename)
-    keep_in = service.settings.photos
-    kept = kept_paths(keep_in, lesson, names) if keep_in else {}
+    archive = service.settings.photos
+    kept = kept_paths(archive, lesson, names) if archive else {}
     return service.jobs.add(lesson, kept, effort=effort, rename=rename, asked=asked)
 
 
 def _resolved(service: Service, lesson: Lesson, rename: dict[str, str]) -> dict[str, str]:
-    """Which class each label means.
+    """Class of each label.
 
     Raises:
-        Refusal: with the pairs of names that may mean the same, for the client to decide.
+        Refusal: with pairs of names that may mean the same class, for the client to decide.
     """
     try:
         return resolve_names(lesson.counts, service.known_classes(), rename)
@@ -132,15 +119,13 @@ def _resolved(service: Service, lesson: Lesson, rename: dict[str, str]) -> dict[
 def _planned(service: Service, lesson: Lesson, effort: Effort, rename: dict[str, str]) -> PlanOut:
     service.refuse_unfinished()
     names = _resolved(service, lesson, rename)
-    source = lesson.write_list("photos.csv")
-    settings = service.settings
+    settings, source = service.settings, lesson.write_list("photos.csv")
     classifier = ContinualClassifier(settings.folder, settings.backbone, **settings.options)
     made = classifier.plan(source, effort=effort, rename=rename, unreadable="skip")
-    weights = Path(made.backbone).name  # of a file, the name is enough
-    sent = Counter(names[label] for _, label in lesson.photos)
-    known = service.known_classes()
+    made = replace(made, backbone=Path(made.backbone).name)  # no path of the server
+    sent, known = Counter(names[photo.label] for photo in lesson.photos), service.known_classes()
     return PlanOut(
-        text=settings.for_clients(replace(made, backbone=weights).text()),
+        text=settings.for_clients(made.text()),
         classes=[
             PlannedClass(label=k, photos=made.photos.get(k, 0), sent=n, new=k not in known)
             for k, n in sorted(sent.items())
@@ -154,9 +139,9 @@ def _planned(service: Service, lesson: Lesson, effort: Effort, rename: dict[str,
 
 @router.delete("/api/unfinished")
 def drop(service: ServiceOf) -> ChangedOut:
-    """Drop a session that was begun outside of this server and is not finished."""
+    """Drop an unfinished session that this server did not start."""
     if service.unfinished() is None:
-        raise Refusal(404, "There is no such session. GET /api/state names one as `unfinished`.")
+        raise Refusal(404, "There is no such session. GET /api/state shows one as `unfinished`.")
     text = drop_unfinished(service.store)
     return ChangedOut(version=service.version(), text=text)
 
@@ -164,55 +149,29 @@ def drop(service: ServiceOf) -> ChangedOut:
 # Jobs. ---------------------------------------------------------------------------------------
 
 
-@router.get("/api/jobs", response_model=JobsOut)
-def jobs(service: ServiceOf) -> dict[str, Any]:
-    """All jobs, the newest first."""
-    return {"jobs": [job.to_dict() for job in service.jobs.all()]}
-
-
-@router.get("/api/jobs/{name}", response_model=JobOut)
-def job(name: str, service: ServiceOf) -> dict[str, Any]:
-    """One job."""
-    return _found(service, name).to_dict()
-
-
-@router.delete("/api/jobs/{name}", response_model=JobOut)
-def cancel(name: str, service: ServiceOf) -> dict[str, Any]:
-    """Cancel a job; an ended one stays as it is. `message` says at last what is left of it."""
-    return service.learning.cancel(_found(service, name).id).to_dict()
-
-
-@router.get("/api/jobs/{name}/events", response_class=StreamingResponse)
-async def events(name: str, service: ServiceOf) -> StreamingResponse:
-    """The job at every change, as server-sent events, until it has ended."""
-    _found(service, name)
-    if service.followers >= service.settings.limits.streams:
-        raise Refusal(503, "Too many clients follow jobs. Ask for the job itself instead.", 5)
-    headers = {"X-Accel-Buffering": "no"}
-    return StreamingResponse(
-        _followed(service, name), media_type="text/event-stream", headers=headers
-    )
-
-
-async def _followed(service: Service, name: str) -> AsyncIterator[str]:
-    service.followers += 1
-    last, silent = "", 0.0
-    try:
-        while (job := service.jobs.get(name)) is not None:
-            data = JobOut(**job.to_dict()).model_dump_json()
-            if data != last or silent >= ALIVE:
-                yield f"event: job\ndata: {data}\n\n"
-                last, silent = data, 0.0
-            if job.is_settled:
-                return
-            await asyncio.sleep(POLL)
-            silent += POLL
-    finally:
-        service.followers -= 1
-
-
-def _found(service: Service, name: str) -> Job:
+def _job(name: str, service: ServiceOf) -> Job:
     job = service.jobs.get(name)
     if job is None:
         raise Refusal(404, "There is no such job. GET /api/jobs lists them.")
     return job
+
+
+JobOf = Annotated[Job, Depends(_job)]
+
+
+@router.get("/api/jobs", response_model=list[JobOut])
+def jobs(service: ServiceOf) -> list[dict[str, Any]]:
+    """All jobs, newest first."""
+    return [job.to_dict() for job in service.jobs.all()]
+
+
+@router.get("/api/jobs/{name}", response_model=JobOut)
+def job(job: JobOf) -> dict[str, Any]:
+    """One job."""
+    return job.to_dict()
+
+
+@router.delete("/api/jobs/{name}", response_model=JobOut)
+def cancel(job: JobOf, service: ServiceOf) -> dict[str, Any]:
+    """Cancel a job. `message` reports the result once the job is taken back."""
+    return service.learning.cancel(job.id).to_dict()

@@ -1,16 +1,17 @@
-"""What several routes take and return, as the documentation of the API shows it."""
+"""Bodies and answers of several routes, as the documentation of the API shows them."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from hashprompt.photos.learn_job import Effort
+from hashprompt.serve.jobs.jobs import Progress, State
 
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Strict(BaseModel):
-    """Base of what is taken: nothing is converted, and nothing unknown is passed over."""
+    """Base of request bodies: no conversion of values, no unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -24,21 +25,15 @@ class ChangedOut(BaseModel):
     text: str
 
 
-class ProgressOut(BaseModel):
-    text: str
-    fraction: float
-    seconds_left: float | None
-
-
 class JobOut(BaseModel):
     id: str
-    state: Literal["waiting", "running", "done", "failed", "cancelled"]
+    state: State
     label: str
     photos: int
     left_out: int
     effort: Effort
     created: str
-    progress: ProgressOut
+    progress: Progress
     message: str | None
     error: str | None
     version: int | None

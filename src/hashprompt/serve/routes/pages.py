@@ -16,7 +16,7 @@ PAGE = files("hashprompt.serve") / "page"
 
 @router.get("/")
 def page(request: Request, service: ServiceOf) -> Response:
-    """The page; opened with the token, it remembers it."""
+    """The page. A token in its address becomes a cookie."""
     response = HTMLResponse((PAGE / "index.html").read_bytes())
     token = service.settings.token
     if token is not None and page_tokens(request):  # the guard has compared them
@@ -26,20 +26,13 @@ def page(request: Request, service: ServiceOf) -> Response:
 
 @router.get("/docs")
 def docs(request: Request) -> HTMLResponse:
-    """The routes, made of /openapi.json; nothing is loaded from elsewhere."""
+    """The routes of /openapi.json as a table; the page loads nothing from other sites."""
     api: dict[str, Any] = request.app.openapi()
-    rows = []
-    for path, methods in api["paths"].items():
-        for method, route in methods.items():
-            text = html.escape(route.get("description") or route.get("summary") or "")
-            name = html.escape(f"{method.upper()} {path}")
-            rows.append(f"<tr><td><code>{name}</code></td><td>{text}</td></tr>")
-    title = html.escape(api["info"]["title"])
-    return HTMLResponse(
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<link rel="stylesheet" href="/static/app.css"></head><body class="docs"><main>'
-        f'<h1>{title}</h1><p>For programs: <a href="/openapi.json">openapi.json</a>.</p>'
-        f"<table><thead><tr><th>Route</th><th>Purpose</th></tr></thead><tbody>"
-        f"{''.join(rows)}</tbody></table></main></body></html>"
-    )
+    rows = [
+        f"<tr><td><code>{method.upper()} {path}</code></td>"
+        f"<td>{html.escape(route.get('description', ''))}</td></tr>"
+        for path, methods in api["paths"].items()
+        for method, route in methods.items()
+    ]
+    template = (PAGE / "docs.html").read_text(encoding="utf-8")
+    return HTMLResponse(template.replace("<!-- rows -->", "".join(rows)))

@@ -1,52 +1,26 @@
-"""The review queue: unsure photos, to be looked at, named and taught."""
+"""The review queue: stored unsure photos, to view, name, teach or remove."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from hashprompt.errors import UserError
 from hashprompt.photos.learn_job import Effort
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.http.uploads import PHOTOS, Lesson, TaughtPhoto
-from hashprompt.serve.review_queue import PHOTO_ID
+from hashprompt.serve.review_queue import PHOTO_ID, thumbnail
 from hashprompt.serve.routes.learn import begin, upload_folder
 from hashprompt.serve.routes.models import JobOut, Label, Strict
-from hashprompt.serve.service import ServiceOf
-from hashprompt.storage.files import inside, make_private_folder, place_file
+from hashprompt.serve.service import Service, ServiceOf
+from hashprompt.storage.files import Target, inside, place_file
 
 router = APIRouter(tags=["unsure"])
-NO_PHOTO = "There is no such photo. GET /api/unsure lists them."
 PhotoId = Annotated[str, Field(pattern=PHOTO_ID)]
-
-
-class UnsurePhoto(BaseModel):
-    id: str
-    file: str
-    label: str
-    probability: float
-    unknown: float
-    when: str
-
-
-class UnsureGroup(BaseModel):
-    id: str
-    likely: str | None
-    photos: list[UnsurePhoto]
-
-
-class UnsureOut(BaseModel):
-    keep_unsure: bool
-    folder: str  # where they are, next to that of the classifier
-    groups: list[UnsureGroup]
 
 
 class KeepIn(Strict):
     on: bool
-
-
-class KeepOut(BaseModel):
-    keep_unsure: bool
 
 
 class PhotosIn(Strict):
@@ -58,59 +32,60 @@ class TeachIn(PhotosIn):
     effort: Effort | None = None
 
 
-class RemovedOut(BaseModel):
-    removed: int
-
-
-@router.get("/api/unsure", response_model=UnsureOut)
+@router.get("/api/unsure")
 def unsure(service: ServiceOf) -> dict[str, Any]:
-    """Photos that were unknown or unsure, in clusters."""
-    known = set(service.known_classes())
-    groups = [
-        {**group, "likely": group["likely"] if group["likely"] in known else None}
-        for group in service.review.groups()
+    """Stored photos in clusters."""
+    known = service.known_classes()
+    clusters = [
+        {**cluster, "likely": cluster["likely"] if cluster["likely"] in known else None}
+        for cluster in service.review.clusters()
     ]
     folder = service.settings.for_clients(str(service.private.unsure))
-    return {"keep_unsure": service.review.is_on, "folder": folder, "groups": groups}
+    return {"keep_unsure": service.review.is_on, "folder": folder, "clusters": clusters}
 
 
 @router.post("/api/unsure/keep")
-def keep(body: KeepIn, service: ServiceOf) -> KeepOut:
-    """Keep such photos from now on, or no more; those that are kept stay."""
+def keep(body: KeepIn, service: ServiceOf) -> dict[str, bool]:
+    """Switch storing on or off. Photos stored before stay."""
     service.review.switch(body.on)
-    return KeepOut(keep_unsure=service.review.is_on)
+    return {"keep_unsure": service.review.is_on}
 
 
 @router.get("/api/unsure/{photo}", response_class=Response)
-def thumbnail(photo: str, service: ServiceOf) -> Response:
+def picture(photo: str, service: ServiceOf) -> Response:
     """A small picture of a photo."""
+    path, _ = _found(service, photo)
     try:
-        content = service.review.thumbnail(photo)
-    except (KeyError, UserError) as error:
-        raise Refusal(404, NO_PHOTO) from error
+        content = thumbnail(path)
+    except UserError as error:
+        raise Refusal(404, "The photo cannot be read.") from error
     headers = {"Cache-Control": "private, max-age=3600"}
     return Response(content, media_type="image/jpeg", headers=headers)
 
 
 @router.post("/api/unsure/teach", status_code=202, response_model=JobOut)
 def teach(body: TeachIn, request: Request, service: ServiceOf) -> dict[str, Any]:
-    """Teach photos under a label; they leave the list when they are learned."""
+    """Teach photos with a label. They leave the queue once they are learned."""
     service.jobs.refuse_more()
-    effort = body.effort or service.settings.effort
     names = tuple(dict.fromkeys(body.photos))
     with upload_folder(service, request) as folder:
-        make_private_folder(inside(folder, PHOTOS))
-        photos = []
+        lesson = Lesson(folder)
         for name in names:
-            known = service.review.photo(name)
-            if known is None:
-                raise Refusal(404, NO_PHOTO)
-            place_file(service.review.path(name), inside(folder, PHOTOS, name))
-            photos.append((TaughtPhoto(f"{PHOTOS}/{name}", known["file"]), body.label.strip()))
-        return begin(service, Lesson(folder, photos, 0), effort, {}, names).to_dict()
+            path, file = _found(service, name)
+            place_file(path, inside(folder, PHOTOS, name))
+            lesson.photos.append(TaughtPhoto(f"{PHOTOS}/{name}", file, body.label.strip()))
+        effort = body.effort or service.settings.effort
+        return begin(service, lesson, effort, {}, names).to_dict()
 
 
 @router.post("/api/unsure/remove")
-def remove(body: PhotosIn, service: ServiceOf) -> RemovedOut:
-    """Remove photos from the list and from the disk."""
-    return RemovedOut(removed=service.review.remove(body.photos))
+def remove(body: PhotosIn, service: ServiceOf) -> dict[str, int]:
+    """Remove photos from the queue and from the disk."""
+    return {"removed": service.review.remove(body.photos)}
+
+
+def _found(service: Service, name: str) -> tuple[Target, str]:
+    found = service.review.photo(name)
+    if found is None:
+        raise Refusal(404, "There is no such photo. GET /api/unsure lists them.")
+    return found

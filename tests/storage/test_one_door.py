@@ -35,7 +35,7 @@ ALLOWED = {
     ("data/fetching/archives.py", "self.open"),
     ("cli/versions.py", "existing(model).rename"),  # of a class
     ("serve/routes/history.py", "own.rename"),
-    ("serve/routes/pages.py", "(PAGE / 'index.html').read_bytes"),  # the page, in the package
+    ("serve/http/problems.py", "(PAGE / name).read_bytes"),  # the page, in the package
 }
 
 

@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse, JSONResponse
 
 from hashprompt.errors import shortened
 
+PAGE = files("hashprompt.serve") / "page"
 FAULT = "Unexpected error of the server. Try again later."
 
 
@@ -39,9 +40,14 @@ def too_large(what: str, max_bytes: int) -> Refusal:
     return Refusal(413, f"{shortened(what)} is too large: the limit is {max_bytes / 1e6:g} MB.")
 
 
+def page_file(name: str) -> bytes:
+    """A file of the page, in the package."""
+    return (PAGE / name).read_bytes()
+
+
 def token_page() -> HTMLResponse:
     """For people who open the page without the token; programs get a `Problem`."""
-    return HTMLResponse((files("hashprompt.serve") / "page" / "token.html").read_bytes(), 401)
+    return HTMLResponse(page_file("token.html"), 401)
 
 
 def problem_response(problem: HTTPException, request_id: str) -> JSONResponse:

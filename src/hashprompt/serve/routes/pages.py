@@ -1,23 +1,22 @@
 """The page, and the list of routes for people."""
 
 import html
-from importlib.resources import files
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
 from hashprompt.serve.http.guard import COOKIE, page_tokens
+from hashprompt.serve.http.problems import page_file
 from hashprompt.serve.service import ServiceOf
 
 router = APIRouter(include_in_schema=False)
-PAGE = files("hashprompt.serve") / "page"
 
 
 @router.get("/")
 def page(request: Request, service: ServiceOf) -> Response:
     """The page. A token in its address becomes a cookie."""
-    response = HTMLResponse((PAGE / "index.html").read_bytes())
+    response = HTMLResponse(page_file("index.html"))
     token = service.settings.token
     if token is not None and page_tokens(request):  # the guard has compared them
         response.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
@@ -34,5 +33,5 @@ def docs(request: Request) -> HTMLResponse:
         for path, methods in api["paths"].items()
         for method, route in methods.items()
     ]
-    template = (PAGE / "docs.html").read_text(encoding="utf-8")
+    template = page_file("docs.html").decode()
     return HTMLResponse(template.replace("<!-- rows -->", "".join(rows)))

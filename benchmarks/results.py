@@ -1,15 +1,15 @@
-"""Make the tables and figures of README and docs/results from the ledger: no number is typed.
+"""Make the tables and figures of README and docs/results from the ledger.
 
     python benchmarks/results.py                  # writes them
-    python benchmarks/results.py --check          # reports which pages the ledger would change
-    python benchmarks/results.py --add SWEEP …    # first packs finished cells of sweeps
+    python benchmarks/results.py --check          # lists the pages that would change
+    python benchmarks/results.py --add SWEEP …    # first packs finished runs of sweeps
 
 A page holds `<!-- table: SOURCE WHAT -->`, the table, and `<!-- end of table -->`:
 
     table: GRID COLUMN, COLUMN …              all rows of benchmarks/grids/GRID.yaml
     table: GRID COLUMN … of ROW; ROW …        some rows, in this order
     table: paper T7, T8 at nano               tables of the paper at a scale
-    table: claims verdicts                    what `hashprompt paper report` says of its claims
+    table: claims verdicts                    verdicts on the claims of the paper
     table: FILE seconds                       accuracy and seconds of own photos (instant.py)
     table: FILE learns                        accuracy after each session (months.py)
     table: FILE rules                         rules for keeping what was trained (keeping.py)
@@ -26,20 +26,22 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import matplotlib as mpl
+
 from hashprompt.cli.arguments import read_yaml_file
-from hashprompt.paper.claims import judge
+from hashprompt.paper.claims import FORMATS, check_claims
 from hashprompt.paper.data import find_experiment
-from hashprompt.paper.figures import FIGURES, Source
-from hashprompt.paper.report import claims_text
+from hashprompt.paper.figures import FIGURES
 from hashprompt.paper.result_tables import tables_of
 from hashprompt.paper.results import Results, read_ledgers
 from hashprompt.report.compare import Comparison, compare_results
 from hashprompt.report.compare_figures import cost_figure
-from hashprompt.report.figures import render
+from hashprompt.report.figures import PALETTE, figure_of, new_axes, render
 from hashprompt.report.ledger import PACKED, Ledger, read_pack, write_pack
+from hashprompt.report.measures import MEASURES, Measure, evaluation
 from hashprompt.storage.files import inside
 from hashprompt.sweeps.folder import SweepFolder
-from hashprompt.sweeps.grid import Cell, read_grid
+from hashprompt.sweeps.grid import GridRun, read_grid
 from hashprompt.texts import markdown_text
 
 HERE = Path(__file__).parent
@@ -50,34 +52,32 @@ PAPER_FIGURES = (("3a", "mini"), ("3b", "mini"), ("3c", "mini"), ("drift", "nano
 BLOCK = re.compile(r"(<!-- table: (\S+) (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 Result = dict[str, Any]
-Value = Callable[[Result], float | None]
 
 
-def asked(name: str) -> Value:
-    return lambda result: result.get("asked", {}).get(name, {}).get("average")
-
-
-def domain(number: int) -> Value:
+def domain(number: int) -> Measure:
     return lambda result: result["accuracy"][number - 1][-1]
 
 
-PERCENT: dict[str, Value] = {
-    "FAA": lambda result: result["metrics"].get("FAA"),
-    "CAA": lambda result: result["metrics"].get("CAA"),
-    "FM": lambda result: result["metrics"].get("FM"),
-    "task inference": lambda result: result["after_task"][-1].get("task_inference"),
-    "FAA with discriminant heads": asked("discriminant heads"),
-    **{f"FAA at {name}": asked(name) for name in ("ridge 1", "shrinkage 1", "shrinkage 0.8")},
+PERCENT: dict[str, Measure] = {
+    **{name: MEASURES[name] for name in ("FAA", "CAA", "FM", "task inference")},
+    "FAA with discriminant heads": evaluation("discriminant heads"),
+    **{f"FAA at {name}": evaluation(name) for name in ("ridge 1", "shrinkage 1", "shrinkage 0.8")},
     **{f"domain {number}": domain(number) for number in range(1, 9)},
 }
-SPREADS: dict[str, Value] = {  # distance of stored class means from the truth, `measure_drift`
-    "drift (σ)": lambda result: result["diagnostics"][-1].get("drift"),
+SPREADS: dict[str, Measure] = {"drift (σ)": MEASURES["drift"]}
+COUNTS: dict[str, Measure] = {
+    "prompts + routers": MEASURES["prompt parameters"],
+    "stored values": MEASURES["stored values"],
+    "stored images": MEASURES["stored images"],
+    "trained passes": MEASURES["passes"],
 }
-COUNTS: dict[str, Value] = {
-    "prompts + routers": lambda r: r["parameters"]["prompts"] + r["parameters"]["routers"],
-    "stored values": lambda result: sum(result["parameters"].values()),
-    "images stored": lambda result: result["images_stored"],
-    "trained passes": lambda r: sum(n for k, n in r["passes"].items() if k.endswith("+grad")),
+# Figure of the README: name of a row -> label at the end of its line.
+README_LINES = {
+    "Averaged prompt": "Averaged prompt (ours)",
+    "RanPAC": "RanPAC",
+    "Gaussian discriminant": "Frozen features",
+    "HiDe-Prompt": "HiDe-Prompt",
+    "Hash": "Hash",
 }
 
 
@@ -90,18 +90,18 @@ def stored(file: str) -> Any:
     return json.loads((DOCS / "results" / f"{file}.json").read_text())
 
 
-def cells_of(grid: str) -> list[Cell]:
+def runs_of(grid: str) -> list[GridRun]:
     values = read_yaml_file(HERE / "grids" / f"{grid}.yaml", "methods: hash")
-    return read_grid(values).cells(files_needed=False)
+    return read_grid(values).runs(files_needed=False)
 
 
 def results_of(grid: str) -> dict[str, list[Result]]:
     """Results of a grid by row, as far as the ledger has them."""
     found: dict[str, list[Result]] = {}
     ledger = Ledger(LEDGER)
-    for cell in cells_of(grid):
-        entry = ledger.find(cell.plan)
-        found.setdefault(cell.row, []).extend([entry] if entry else [])
+    for run in runs_of(grid):
+        entry = ledger.find(run.plan)
+        found.setdefault(run.row, []).extend([entry] if entry else [])
     return found
 
 
@@ -201,8 +201,21 @@ def paper_results() -> Results:
 
 
 def verdicts(file: str, what: str) -> str:
-    """The claims of the paper, as its report judges them, without a title."""
-    return claims_text(judge(paper_results()), paper_results()).split("\n", 2)[2]
+    """The claims of the paper with their verdicts, and below each the comparisons."""
+    results = paper_results()
+    places = {results.name(place): place for place in reversed(results.places)}
+    lines = []
+    for checked in check_claims(results):
+        form = FORMATS.get(checked.claim.metric, "+.2f")
+        summary = (f"**{checked.verdict(place)}**" for place in places.values())
+        lines.append([f"**{checked.claim.name}**", *summary, ""])
+        for check in checked.claim.checks:
+            found = {f.place: f for f in checked.findings if f.check == check}
+            texts = ((f := found[place].difference) and f.text(form) for place in places.values())
+            paper = next((f.paper for f in found.values() if f.paper is not None), None)
+            cells = [check.text, *texts, None if paper is None else format(paper, form)]
+            lines.append([markdown_text(cell) if cell else "–" for cell in cells])
+    return markdown(["claim, comparison", *places, "paper"], lines)
 
 
 def paper_tables(file: str, what: str) -> str:
@@ -211,7 +224,9 @@ def paper_tables(file: str, what: str) -> str:
     parts = []
     for experiment in map(find_experiment, names.split(", ")):
         title = f"**{experiment.name}** {markdown_text(experiment.title)}"
-        tables = (t for t in tables_of(experiment, paper_results()) if t.title.startswith(scale))
+        found = tables_of(experiment, paper_results())
+        shown = (table for table in found if table.place and table.place.scale == scale)
+        tables = (table.table(with_differences=False) for table in shown)
         parts += [f"{title}\n\n{table.to_markdown().rstrip()}\n" for table in tables]
     return "\n".join(parts)
 
@@ -236,22 +251,22 @@ def renewed(page: str) -> str:
 
 
 def add(sweeps: list[Path]) -> None:
-    """Pack finished cells of sweeps: each below the first grid, or scale of the paper, it is of."""
-    grid_of = {c.digest: f.stem for f in (HERE / "grids").glob("*.yaml") for c in cells_of(f.stem)}
+    """Pack finished runs of sweeps by their grid, or by their scale of the paper."""
+    grid_of = {r.digest: f.stem for f in (HERE / "grids").glob("*.yaml") for r in runs_of(f.stem)}
     new: dict[str, dict[str, Result]] = {}
     for folder in map(SweepFolder, sweeps):
-        for cell in folder.read_cells():
-            if entry := folder.ledger.find(cell.plan):
-                is_nano = cell.plan.backbone == "nano"
-                name = grid_of.get(cell.digest, "paper-nano" if is_nano else "paper-mini")
-                new.setdefault(name, {})[cell.digest] = entry
+        for run in folder.read_runs():
+            if entry := folder.ledger.find(run.plan):
+                is_nano = run.plan.backbone == "nano"
+                name = grid_of.get(run.digest, "paper-nano" if is_nano else "paper-mini")
+                new.setdefault(name, {})[run.digest] = entry
     for name, entries in new.items():
         file = inside(LEDGER, name + PACKED)
         write_pack(file, {**(read_pack(file) if file.is_file() else {}), **entries})
 
 
 def draw_cost(grid: str, file: Path) -> None:
-    """Accuracy against what is stored, of the first seed of a grid; other rates are no systems."""
+    """Accuracy against stored bytes, first seed of a grid, without other learning rates."""
     rows = []
     for name, results in results_of(grid).items():
         if results and ", rate" not in name:
@@ -263,8 +278,36 @@ def draw_cost(grid: str, file: Path) -> None:
 def draw_paper(name: str, scale: str) -> None:
     """A figure of `hashprompt paper report`."""
     (place,) = (place for place in paper_results().places if place.scale == scale)
-    picture = render(partial(FIGURES[name][0], Source(paper_results(), place)))
+    picture = render(partial(FIGURES[name][0], paper_results(), place))
     (DOCS / "images" / f"paper-{name}-{scale}.png").write_bytes(picture or b"")
+
+
+def draw_readme() -> None:
+    """Accuracy over ten tasks, with the name of each method at the end of its line."""
+    rc = {"font.size": 12, "axes.titlesize": 14, "axes.grid": True, "grid.alpha": 0.25}
+    with mpl.rc_context(rc):
+        title = "Ten tasks of ten CIFAR-100 classes, one frozen ViT-Ti"
+        axes = new_axes(title, "classes learned", "average accuracy (%)")
+        found, ends = results_of("ten-tasks"), {}
+        for name, colour in zip(README_LINES, PALETTE, strict=False):
+            curves = [[e["average"] for e in r["after_task"]] for r in found[name]]
+            means = [fmean(values) for values in zip(*curves, strict=True)]
+            classes = range(10, 10 * len(means) + 1, 10)
+            is_ours = name == "Averaged prompt"
+            axes.plot(classes, means, color=colour, lw=3.5 if is_ours else 2, clip_on=False)
+            ends[name] = (means[-1], colour, "bold" if is_ours else "normal")
+        height = float("inf")
+        for name, (end, colour, weight) in sorted(ends.items(), key=lambda item: -item[1][0]):
+            height = min(end, height - 2.6)  # names must not overlap
+            text = f"{README_LINES[name]}  {end:.0f} %"
+            axes.text(101.5, height, text, color=colour, weight=weight, va="center")
+        axes.set(xlim=(10, 100), xticks=range(10, 101, 10))
+        axes.grid(visible=False, axis="x")
+        figure = figure_of(axes)
+        figure.set_size_inches(8, 4.2)
+        figure.savefig(
+            DOCS / "images" / "readme-accuracy.png", dpi=200, metadata={"Software": None}
+        )
 
 
 def main() -> None:
@@ -281,6 +324,7 @@ def main() -> None:
         sys.exit(bool(changed))
     for page, new in changed.items():
         page.write_text(new)
+    draw_readme()
     draw_cost("family-real", DOCS / "images" / "family-against-size.png")
     for name, scale in PAPER_FIGURES:
         draw_paper(name, scale)

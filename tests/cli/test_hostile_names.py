@@ -19,11 +19,10 @@ from strange_names import NAMES, SEEN, assert_harmless
 import hashprompt
 from hashprompt.cli import printing
 from hashprompt.errors import UserError
-from hashprompt.report.compare import Comparison, Row
+from hashprompt.report.compare import Comparison, Row, Run
 from hashprompt.report.compare_figures import compare_figure, cost_figure
 from hashprompt.report.figures import FIGURES, render
 from hashprompt.report.html import render_page
-from hashprompt.report.text_table import Stat
 from hashprompt.storage.download import show_on_terminal
 from hashprompt.texts import json_text, markdown_text, visible
 from hashprompt.ui.progress import ProgressBars
@@ -287,14 +286,13 @@ def drawn_texts(figure: Any) -> list[str]:
 
 
 def comparison(name: str) -> Comparison:
-    stats = {metric: Stat(70.0, None) for metric in ("FAA", "CAA", "FM", "task inference")}
-    curve = {0: Stat(90.0, 1.0), 1: Stat(70.0, None)}
-    return Comparison((Row(name, name, {name: name}, (0,), stats, 1e4, 5.0, 9.0, curve, (name,)),))
+    run = Run(Path(name), result_of(name), (name,))
+    return Comparison((Row(name, name, (run,), {name: name}),))
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_a_table_in_markdown_holds_no_html_and_no_links(name: str) -> None:
-    table = comparison(name).to_markdown()
+    table = comparison(name).table().to_markdown()
     assert_harmless(table)
     assert table.count("\n") == 3
     row = table.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""Ledgers made by hand: entries of the runs of a table, with numbers that a test chooses."""
+"""Ledgers made by hand: results of the runs of a table, with values that a test chooses."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hashprompt.paper.grids import Setting, cells
+from hashprompt.paper.grids import Setting, runs_of
 from hashprompt.report.ledger import Ledger
 from hashprompt.runs.plan import Plan
 
@@ -48,7 +48,7 @@ def result_of(plan: Plan, faa: float, **changes: Any) -> dict[str, Any]:
 
 
 def draw_only(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports draw one figure alone, which takes less time."""
+    """Reports draw one figure only, which takes less time."""
     from hashprompt.paper import figures
 
     monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name]})
@@ -57,10 +57,10 @@ def draw_only(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def write_ledger(
     folder: Path, names: list[str], faa: Numbers, setting: Setting = NANO, **changes: Any
 ) -> Path:
-    """Entries of all runs of tables; `faa` is asked with e.g. `T5 MoE` and the seed."""
-    for cell in cells(names, setting):
-        value = faa(cell.row, cell.plan.seed)
-        asked = {name: {"average": value} for name in cell.ask}
-        found = result_of(cell.plan, value, **{"asked": asked, **changes})
-        Ledger(folder).write(cell.digest, found)
+    """Entries of all runs of tables; `faa` is called with e.g. `T5 MoE` and the seed."""
+    for run in runs_of(names, setting):
+        value = faa(run.row, run.plan.seed)
+        further = {name: {"average": value} for name in run.evaluate}
+        found = result_of(run.plan, value, **{"evaluations": further, **changes})
+        Ledger(folder).write(run.digest, found)
     return folder

@@ -4,11 +4,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ledgers import NANO, write_ledger
+from ledgers import write_ledger
 
-from hashprompt.paper.claims import Claim, Judged, Verdict, claims, combined, judge, verdict_of
+from hashprompt.paper.claims import (
+    CheckedClaim,
+    Claim,
+    Verdict,
+    check_claims,
+    claims,
+    combined,
+    verdict_of,
+)
+from hashprompt.paper.data import find_experiment
 from hashprompt.paper.grids import Place, Setting
 from hashprompt.paper.results import read_ledgers
+from hashprompt.report.measures import MEASURES
 from hashprompt.report.statistics import Difference
 
 CHECK = [{"table": "T5", "ours": "MoE + HDR", "theirs": "MoE"}]
@@ -68,15 +78,19 @@ def by_row(values: dict[str, float]) -> Callable[[str, int], float]:
 FAA = {"MoE": 50.0, "MoE + HDR": 53.0, "MoE + HGM": 52.0, "MoE + HDR + HGM": 51.0}
 
 
-def judged(folder: Path, setting: Setting = NANO) -> dict[str, Judged]:
-    write_ledger(folder, ["T5"], by_row(FAA), setting)
-    return {found.claim.name: found for found in judge(read_ledgers([folder]))}
+def checked(*folders: Path) -> dict[str, CheckedClaim]:
+    return {found.claim.name: found for found in check_claims(read_ledgers(folders))}
+
+
+def rows_of(folder: Path, name: str) -> list[list[str]]:
+    """The lines of the table of a claim."""
+    return checked(folder)[name].table(read_ledgers([folder])).rows
 
 
 def test_verdicts_from_runs(tmp_path: Path) -> None:
     """HDR brings 3 points alone and takes 1 with HGM; both bring 1 over none and lose to each."""
-    found = judged(tmp_path)
-    nano = Place("nano")
+    write_ledger(tmp_path, ["T5"], by_row(FAA))
+    found, nano = checked(tmp_path), Place("nano")
     assert found["HDR helps"].verdict(nano) == "mixed"
     assert found["HGM helps"].verdict(nano) == "mixed"  # +2 alone, −2 with HDR
     assert found["Both help most"].verdict(nano) == "mixed"
@@ -84,7 +98,7 @@ def test_verdicts_from_runs(tmp_path: Path) -> None:
     # FM is 90 − FAA, so it falls by one; usage is the same with and without the modulator.
     assert found["Forgetting falls"].verdict(nano) == "supported"
     assert found["Usage becomes balanced"].verdict(nano) == "mixed"
-    lines = found["HDR helps"].cells()[1]
+    lines = rows_of(tmp_path, "HDR helps")
     assert lines[0] == [
         *("MoE + HDR − MoE", "nano", "+3.00 [+3.00, +3.00]"),
         *("3", "+5.59 (CIFAR-100)", "supported"),
@@ -98,22 +112,22 @@ def test_runs_pair_by_seed_and_class_order(tmp_path: Path) -> None:
     for file in tmp_path.glob("*.json"):
         if '"hdr": true' not in file.read_text() and '"seed": 2' in file.read_text():
             file.unlink()  # both rows without HDR lack seed 2
-    (found,) = (f for f in judge(read_ledgers([tmp_path])) if f.claim.name == "HDR helps")
+    found = checked(tmp_path)["HDR helps"]
     assert {finding.difference.pairs for finding in found.findings} == {2}
     assert {finding.difference.mean for finding in found.findings} == {0.0}
 
 
 def test_one_seed_is_one_run(tmp_path: Path) -> None:
-    found = judged(tmp_path, Setting("nano", seeds=1))
-    assert found["HDR helps"].verdict(Place("nano")) == "one run"
-    assert found["HDR helps"].cells()[1][0][2] == "+3.00"
+    write_ledger(tmp_path, ["T5"], by_row(FAA), Setting("nano", seeds=1))
+    assert checked(tmp_path)["HDR helps"].verdict(Place("nano")) == "one run"
+    assert rows_of(tmp_path, "HDR helps")[0][2] == "+3.00"
 
 
 def test_at_full_every_data_set_is_compared(tmp_path: Path) -> None:
-    found = judged(tmp_path, Setting("full"))["HDR helps"]
-    assert [line[1] for line in found.cells()[1]] == ["full, CIFAR-100", "full, ImageNet-R"] * 2
-    # 78.10 − 76.99 on ImageNet-R
-    assert found.cells()[1][1][4] == "+1.11"
+    write_ledger(tmp_path, ["T5"], by_row(FAA), Setting("full"))
+    lines = rows_of(tmp_path, "HDR helps")
+    assert [line[1] for line in lines] == ["full, CIFAR-100", "full, ImageNet-R"] * 2
+    assert lines[1][4] == "+1.11"  # 78.10 − 76.99 on ImageNet-R
 
 
 def test_the_claims_of_the_issue_are_there() -> None:
@@ -123,30 +137,28 @@ def test_the_claims_of_the_issue_are_there() -> None:
     assert len(claims()) == 12
 
 
-def test_answers_of_copies_are_put_together(tmp_path: Path) -> None:
+def test_evaluations_of_copies_are_joined(tmp_path: Path) -> None:
     ways = {"a": {}, "b": {"batch 1": {"average": 70.0}}, "c": {"batch 8": {"average": 70.0}}}
-    for name, asked in ways.items():
-        write_ledger(tmp_path / name, ["F6"], lambda row, seed: 70.0, asked=asked)
-    results = read_ledgers([tmp_path / name for name in ways])
-    (found,) = (f for f in judge(results) if f.claim.expect == "same")
-    assert found.verdict(Place("nano")) == "supported"
+    for name, found in ways.items():
+        write_ledger(tmp_path / name, ["F6"], lambda row, seed: 70.0, evaluations=found)
+    claim = checked(*(tmp_path / name for name in ways))["Invariant to the batch"]
+    assert claim.verdict(Place("nano")) == "supported"
 
 
-def test_a_learner_is_compared_with_itself_asked_in_another_way(tmp_path: Path) -> None:
+def test_a_model_is_compared_with_itself_evaluated_in_another_way(tmp_path: Path) -> None:
     ways = {"batch 1": 70.0, "batch 8": 70.05, "batch 32": 71.0, "batch 128": 70.0}
-    asked = {way: {"average": value} for way, value in ways.items()}
-    write_ledger(tmp_path, ["F6"], lambda row, seed: 70.0, asked=asked)
-    (found,) = (f for f in judge(read_ledgers([tmp_path])) if f.claim.expect == "same")
-    assert [finding.verdict for finding in found.findings] == [
-        *("supported", "not supported", "supported")
-    ]
-    assert found.cells()[1][1][:3] == [
-        "Hash, batch 1 − Hash, batch 32",
-        "nano",
-        "-1.00 [-1.00, -1.00]",
-    ]
+    further = {way: {"average": value} for way, value in ways.items()}
+    write_ledger(tmp_path, ["F6"], lambda row, seed: 70.0, evaluations=further)
+    lines = rows_of(tmp_path, "Invariant to the batch")
+    assert [line[-1] for line in lines] == ["supported", "not supported", "supported"]
+    shown = ["Hash, batch 1 − Hash, batch 32", "nano", "-1.00 [-1.00, -1.00]"]
+    assert lines[1][:3] == shown
 
 
-def test_a_claim_names_rows_that_exist() -> None:
-    with pytest.raises(ValueError, match="no such row"):
-        Claim(**{**HIGHER.model_dump(), "checks": [{**CHECK[0], "ours": "MoE + XYZ"}]})
+def test_claims_name_rows_and_evaluations_that_exist() -> None:
+    for claim in claims():
+        assert claim.metric in MEASURES
+        for check in claim.checks:
+            experiment = find_experiment(check.table)
+            assert {check.ours, check.theirs} <= {row.name for row in experiment.rows}
+            assert set(check.evaluations) <= experiment.evaluate.keys()

@@ -8,9 +8,9 @@ from ledgers import MINI, NANO
 
 from hashprompt.errors import UserError
 from hashprompt.methods.registry import default_preset
-from hashprompt.paper.cost import full_cost, gpu_rate
+from hashprompt.paper.cost import full_cost, passes_per_hour, task_sizes
 from hashprompt.paper.data import SCALES, experiments, find_experiment, scale_table
-from hashprompt.paper.grids import Place, Setting, cells, key_of, make_setting, place_of, row_keys
+from hashprompt.paper.grids import Place, Setting, key_of, make_setting, place_of, row_keys, runs_of
 from hashprompt.runs.plan import plan
 
 FULL = Setting("full")
@@ -21,13 +21,13 @@ SETTINGS = {"nano": NANO, "mini": MINI, "full": FULL}
 def test_every_experiment_resolves_at_every_scale(name: str) -> None:
     experiment = find_experiment(name)
     for scale in experiment.scales:
-        found = cells([name], SETTINGS[scale])
-        assert {cell.plan.seed for cell in found} == {0, 1, 2}
+        found = runs_of([name], SETTINGS[scale])
+        assert {run.plan.seed for run in found} == {0, 1, 2}
         if experiment.rows:
             rows = len(experiment.rows)
             assert len(found) == 3 * rows * len(experiment.sets_at(scale))
             # Every row is a run of its own, but that δ = 0.4 and α = 0.1 are one.
-            different = len({cell.digest for cell in found})
+            different = len({run.digest for run in found})
             assert different == 3 * (rows - (name == "F5")) * len(experiment.sets_at(scale))
 
 
@@ -52,8 +52,8 @@ def test_tables_share_runs() -> None:
 
 
 def test_full_has_the_published_options_and_nano_the_embedded_ones() -> None:
-    full = {cell.row: cell.plan for cell in cells(["T5"], FULL) if "imagenet-r" in cell.plan.stream}
-    nano = {cell.row: cell.plan for cell in cells(["T5"], NANO)}
+    full = {run.row: run.plan for run in runs_of(["T5"], FULL) if "imagenet-r" in run.plan.stream}
+    nano = {run.row: run.plan for run in runs_of(["T5"], NANO)}
     config = full["T5 MoE"].method_config
     assert (config.epochs, config.schedule, config.hdr, config.hgm) == (150, "cosine", False, False)
     assert full["T5 MoE"].backbone == "sup21k"
@@ -62,7 +62,7 @@ def test_full_has_the_published_options_and_nano_the_embedded_ones() -> None:
 
 
 def test_mini_has_the_setting_of_the_benchmarks() -> None:
-    found = {(c.row, c.plan.seed): c.plan for c in cells(["T1"], MINI)}
+    found = {(run.row, run.plan.seed): run.plan for run in runs_of(["T1"], MINI)}
     hash_, coda = found["T1 Hash (Ours)", 1], found["T1 CODA-Prompt", 0]
     stream, config = hash_.stream_options, hash_.method_config
     assert (stream.classes, stream.tasks, stream.train_per_class) == (50, 5, 60)
@@ -79,12 +79,12 @@ def test_every_method_of_mini_is_one_that_exists_with_such_options() -> None:
 
 def test_the_users_options_change_all_rows_but_not_what_makes_a_row() -> None:
     changed = replace(NANO, seeds=1, changes={"epochs": 1, "hdr": True, "tasks": 2})
-    found = {cell.row: cell.plan for cell in cells(["T5"], changed)}
+    found = {run.row: run.plan for run in runs_of(["T5"], changed)}
     assert {p.method_config.epochs for p in found.values()} == {1}
     assert {p.stream_options.tasks for p in found.values()} == {2}
     assert not found["T5 MoE"].method_config.hdr
     with pytest.raises(UserError, match=r"Unknown option `epoch`.*`epochs`"):
-        cells(["T5"], replace(NANO, changes={"epoch": 1}))
+        runs_of(["T5"], replace(NANO, changes={"epoch": 1}))
 
 
 def test_a_key_ignores_chance_and_at_mini_the_users_files() -> None:
@@ -107,8 +107,8 @@ def test_a_key_ignores_chance_and_at_mini_the_users_files() -> None:
 
 
 def test_a_figure_that_uses_tables_runs_them() -> None:
-    found = {cell.digest for cell in cells(["F1"], NANO)}
-    assert found == {cell.digest for cell in cells(["T1", "T2", "T5"], NANO)}
+    found = {run.digest for run in runs_of(["F1"], NANO)}
+    assert found == {run.digest for run in runs_of(["T1", "T2", "T5"], NANO)}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_setting_that_cannot_be_is_refused(scale: str, given: dict, said: str)
 
 def test_other_pre_training_needs_the_full_scale() -> None:
     with pytest.raises(UserError, match="T11 cannot be run at scale nano, only at full"):
-        cells(["T11"], NANO)
+        runs_of(["T11"], NANO)
 
 
 def test_mini_agrees_with_the_grid_of_the_benchmarks() -> None:
@@ -140,10 +140,10 @@ def test_mini_agrees_with_the_grid_of_the_benchmarks() -> None:
     from hashprompt.sweeps.grid import read_grid
 
     theirs = {
-        (cell.plan.method, cell.plan.preset): key_of(cell.plan, "mini")
-        for cell in read_grid(read_yaml_file(file, "")).cells(files_needed=False)
-        if ", small" not in cell.row
-        and ", rate" not in cell.row  # rates that held-out images did not choose
+        (run.plan.method, run.plan.preset): key_of(run.plan, "mini")
+        for run in read_grid(read_yaml_file(file, "")).runs(files_needed=False)
+        if ", small" not in run.row
+        and ", rate" not in run.row  # rates that held-out images did not choose
     }
     shared = 0
     for name in ("T1", "T2", "T9", "T10"):
@@ -159,26 +159,25 @@ def test_cost_by_hand() -> None:
     10 · 1,000 images a task to test make 55,000 looks, with and without prompts.
     """
     passes = 3 * 50 * 50_000 + 50_000 + 2 * 55_000
-    assert gpu_rate() == pytest.approx(passes / 2.80)
+    assert passes_per_hour() == pytest.approx(passes / 2.80)
     (hide,) = (
         c
-        for c in cells(["T14"], replace(FULL, seeds=1))
+        for c in runs_of(["T14"], replace(FULL, seeds=1))
         if c.plan.method == "hide" and c.plan.stream == "split-cifar100"
     )
     assert full_cost([hide, hide]).startswith("1 run. About 8 million passes, 3 hours of one")
 
 
 def test_cost_says_what_it_does_not_know() -> None:
-    assert "Not counted: 5-datasets" in full_cost(cells(["T2"], FULL))
-    assert "Not counted" not in full_cost(cells(["T1"], FULL))
+    assert "Not counted: 5-datasets" in full_cost(runs_of(["T2"], FULL))
+    assert "Not counted" not in full_cost(runs_of(["T1"], FULL))
 
 
-def test_one_test_set_is_asked_once_after_each_task() -> None:
+def test_one_test_set_is_evaluated_once_after_each_task() -> None:
     """CORe50: 8 tasks, 119,894 and 44,972 images; L2P has 5 epochs in its original preset."""
     core = plan("l2p", "core50", "sup21k", preset="original")
-    from hashprompt.paper.cost import _sizes
     from hashprompt.sweeps.estimate import cost_of
 
-    cost = cost_of(core, _sizes(core))
+    cost = cost_of(core, task_sizes(core))
     train = 119_894 // 8 * 8
     assert (cost.trained, cost.tested) == (5 * train, train + 2 * 8 * 44_972)

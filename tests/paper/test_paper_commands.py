@@ -21,7 +21,7 @@ def test_list_names_everything(cli: Cli) -> None:
     [
         (("run", "T55", "--scale", "nano"), "Did you mean `T5`"),
         (("run", "T5", "--scale", "tiny"), "There are: nano, mini, full"),
-        (("run", "T5", "--scale", "mini"), "--scale mini needs images and weights"),
+        (("run", "T5", "--scale", "mini"), "--scale mini needs your images"),
         (("run", "T5", "--scale", "nano", "--set", "epoch=1"), "Did you mean `epochs`"),
         (("run", "T5", "--scale", "nano", "--gpus", "1"), "gpus: only for the engine ray"),
         (("run", "T5", "--scale", "nano", "--log", "papyrus"), "There are: csv, tensorboard"),
@@ -85,7 +85,7 @@ def test_a_table_is_run_and_reported(cli: Cli, tmp_path: Path) -> None:
     out, place = str(tmp_path / "runs"), str(tmp_path / "report")
     ran = cli("paper", "run", "T5", "--scale", "nano", "--seeds", "2", "--out", out, "-q", *small)
     assert ran.code == 0
-    assert "8 cells: 8 done" in ran.out
+    assert "8 runs: 8 done" in ran.out
     assert cli("paper", "report", "--ledger", out, "--out", place, *small).code == 0
     text = (tmp_path / "report" / "report.md").read_text()
     assert "| T5 | What the modules of Hash bring | 4 of 4 |" in text

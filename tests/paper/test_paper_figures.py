@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from ledgers import NANO, result_of, write_ledger
 
-from hashprompt.paper.figures import FIGURES, Source
-from hashprompt.paper.grids import Place, cells
+from hashprompt.paper.figures import FIGURES
+from hashprompt.paper.grids import Place, runs_of
 from hashprompt.paper.results import read_ledgers
 from hashprompt.report.ledger import Ledger
 
 
 def axes_of(name: str, ledger: Path) -> Any:
     """The first axes of a figure, or None."""
-    figure = FIGURES[name][0](Source(read_ledgers([ledger]), Place("nano")))
+    figure = FIGURES[name][0](read_ledgers([ledger]), Place("nano"))
     return figure and figure.axes[0]
 
 
@@ -27,16 +27,17 @@ def lines_of(name: str, ledger: Path) -> dict[str, list[tuple[float, float]]]:
 @pytest.mark.parametrize(
     ("table", "drawn"),
     [
-        ("T1", {"1a", "1b", "1c", "3a", "3c", "time"}),  # T2, T5, T14 and F3 share runs with it
-        ("T5", {"1a", "1b", "1c", "3a", "3b", "3c", "time"}),
-        ("F5", {"1a", "1b", "1c", "3a", "3c", "5", "time"}),
+        ("T1", {"1a", "1b", "1c", "3a", "3c"}),  # T2, T5, T14 and F3 share runs with it
+        ("T5", {"1a", "1b", "1c", "3a", "3b", "3c"}),
+        ("F5", {"1a", "1b", "1c", "3a", "3c", "5"}),
         ("T4", set()),
     ],
 )
 def test_what_has_no_runs_is_not_drawn(table: str, drawn: set[str], tmp_path: Path) -> None:
     write_ledger(tmp_path, [table], lambda row, seed: 60.0)
-    source = Source(read_ledgers([tmp_path]), Place("nano"))
-    assert {name for name, (draw, _) in FIGURES.items() if draw(source) is not None} == drawn
+    results = read_ledgers([tmp_path])
+    found = {name for name, (draw, _) in FIGURES.items() if draw(results, Place("nano"))}
+    assert found == drawn
 
 
 def test_plasticity_is_the_diagonal(tmp_path: Path) -> None:
@@ -58,10 +59,10 @@ def test_use_of_experts_is_their_share(tmp_path: Path) -> None:
 
 
 def test_the_first_seed_is_drawn(tmp_path: Path) -> None:
-    for cell in cells(["T5"], NANO):
-        usage = [[8, 0], [0, 0]] if cell.plan.seed == 0 else [[0, 8], [0, 0]]
-        name = f"{3 - cell.plan.seed}{cell.digest[1:]}"  # of all names the last
-        Ledger(tmp_path).write(name, result_of(cell.plan, 60.0, usage=usage))
+    for run in runs_of(["T5"], NANO):
+        usage = [[8, 0], [0, 0]] if run.plan.seed == 0 else [[0, 8], [0, 0]]
+        name = f"{3 - run.plan.seed}{run.digest[1:]}"  # of all names the last
+        Ledger(tmp_path).write(name, result_of(run.plan, 60.0, usage=usage))
     without, with_ = axes_of("1c", tmp_path).containers
     assert [[bar.get_height() for bar in bars] for bars in (without, with_)] == [[100, 0]] * 2
 
@@ -74,12 +75,12 @@ def test_forgetting_with_and_without_the_modulator(tmp_path: Path) -> None:
 
 
 def test_long_sequences(tmp_path: Path) -> None:
-    for cell in cells(["F4"], NANO):
-        tasks = cell.plan.stream_options.tasks or 10
+    for run in runs_of(["F4"], NANO):
+        tasks = run.plan.stream_options.tasks or 10
         after = [{"task": t, "average": 100.0 - t} for t in range(tasks)]
         accuracy = [[50.0] * tasks] * tasks
-        found = result_of(cell.plan, float(tasks), after_task=after, accuracy=accuracy)
-        Ledger(tmp_path).write(cell.digest, found)
+        found = result_of(run.plan, float(tasks), after_task=after, accuracy=accuracy)
+        Ledger(tmp_path).write(run.digest, found)
     # After the 10th, 20th and 30th task of 30.
     assert lines_of("4a", tmp_path)["Hash"] == [(10, 91.0), (20, 81.0), (30, 71.0)]
     assert lines_of("4b", tmp_path)["L2P"] == [(10, 10.0), (20, 20.0), (30, 30.0)]
@@ -87,13 +88,8 @@ def test_long_sequences(tmp_path: Path) -> None:
 
 def test_batch_sizes_are_those_that_were_asked(tmp_path: Path) -> None:
     asked = {"batch 1": {"average": 70.0}, "batch 128": {"average": 72.0}}
-    write_ledger(tmp_path, ["F6"], lambda row, seed: 60.0, asked=asked)
+    write_ledger(tmp_path, ["F6"], lambda row, seed: 60.0, evaluations=asked)
     assert lines_of("batch", tmp_path)["Hash"] == [(1, 70.0), (128, 72.0)]
-
-
-def test_time_leaves_evaluation_out(tmp_path: Path) -> None:
-    write_ledger(tmp_path, ["T14"], lambda row, seed: 60.0)
-    assert [bar.get_width() for bar in axes_of("time", tmp_path).patches] == [36.0] * 3
 
 
 def test_drift_is_drawn_task_by_task(tmp_path: Path) -> None:

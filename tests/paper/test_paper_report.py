@@ -9,33 +9,33 @@ from ledgers import MINI, NANO, draw_only, result_of, write_ledger
 
 from hashprompt.errors import UserError
 from hashprompt.paper.data import find_experiment
-from hashprompt.paper.grids import Place, cells
-from hashprompt.paper.measures import (
+from hashprompt.paper.grids import Place, runs_of
+from hashprompt.paper.report import write_paper_report
+from hashprompt.paper.result_tables import marks_of, tables_of
+from hashprompt.paper.results import read_ledgers
+from hashprompt.report.ledger import Ledger
+from hashprompt.report.measures import (
     MEASURES,
     prompt_parameters,
     usage_entropy,
     usage_shares,
     variation,
 )
-from hashprompt.paper.report import write_paper_report
-from hashprompt.paper.result_tables import marks_of, tables_of
-from hashprompt.paper.results import read_ledgers
-from hashprompt.report.ledger import Ledger
 from hashprompt.runs.plan import plan
 
 
 def rows_of(folder: Path, name: str) -> dict[str, list[list[str]]]:
     """Title -> lines of each table of an experiment."""
-    tables = tables_of(find_experiment(name), read_ledgers([folder]))
-    return {table.title: table.cells()[1] for table in tables}
+    found = tables_of(find_experiment(name), read_ledgers([folder]))
+    return {table.title: table.rows for table in (each.table() for each in found)}
 
 
 def test_ours_stands_beside_the_paper(tmp_path: Path) -> None:
     write_ledger(tmp_path, ["T12"], lambda row, seed: 70.0 + 2 * seed)
     shown = rows_of(tmp_path, "T12")
-    assert list(shown) == ["nano, in the place of CIFAR-100", "ImageNet-R, not run"]
+    assert list(shown) == ["nano, instead of CIFAR-100", "ImageNet-R, not run"]
     # 70, 72, 74: mean 72, deviation 2; CAA 80, 81, 82. 72 − 88.56 and 81 − 90.12.
-    assert shown["nano, in the place of CIFAR-100"][0] == [
+    assert shown["nano, instead of CIFAR-100"][0] == [
         *("None", "88.56", "72.00 ± 2.00 (3)", "-16.56"),
         *("90.12", "81.00 ± 1.00 (3)", "-9.12"),
     ]
@@ -45,10 +45,10 @@ def test_ours_stands_beside_the_paper(tmp_path: Path) -> None:
 
 
 def test_cells_that_were_not_run_say_so(tmp_path: Path) -> None:
-    wanted = [c for c in cells(["T5"], NANO) if c.row == "T5 MoE" and c.plan.seed == 0]
-    for cell in wanted:
-        Ledger(tmp_path).write(cell.digest, result_of(cell.plan, 66.0))
-    shown = rows_of(tmp_path, "T5")["nano, in the place of CIFAR-100"]
+    wanted = [c for c in runs_of(["T5"], NANO) if c.row == "T5 MoE" and c.plan.seed == 0]
+    for run in wanted:
+        Ledger(tmp_path).write(run.digest, result_of(run.plan, 66.0))
+    shown = rows_of(tmp_path, "T5")["nano, instead of CIFAR-100"]
     ours = [line[4] for line in shown]
     assert ours == ["66.00 (1)", "not run", "not run", "not run"]
 
@@ -86,7 +86,7 @@ def test_the_same_run_in_two_ledgers_counts_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_ledger(tmp_path / name, ["T5"], lambda row, seed: 60.0)
     tables = tables_of(find_experiment("T5"), read_ledgers([tmp_path / "a", tmp_path / "b"]))
-    assert "60.00 ± 0.00 (3)" in next(tables).cells()[1][0]
+    assert "60.00 ± 0.00 (3)" in next(tables).table().rows[0]
 
 
 def test_runs_with_other_options_belong_nowhere_unless_the_same_are_asked_for(
@@ -102,12 +102,12 @@ def test_runs_with_other_options_belong_nowhere_unless_the_same_are_asked_for(
 
 def test_what_departs_from_the_protocol_is_noted(tmp_path: Path) -> None:
     write_ledger(tmp_path, ["T5"], lambda row, seed: 60.0)
-    hgm = next(c for c in cells(["T5"], NANO) if c.row == "T5 MoE + HGM" and c.plan.seed == 0)
+    hgm = next(c for c in runs_of(["T5"], NANO) if c.row == "T5 MoE + HGM" and c.plan.seed == 0)
     strange = result_of(hgm.plan, 60.0)
     strange["protocol"] |= {"transform": "other", "keeps_images": "5 per class", "legacy": ["x"]}
     Ledger(tmp_path).write(hgm.digest, strange)
     notes = next(tables_of(find_experiment("T5"), read_ledgers([tmp_path]))).notes()
-    assert notes[0] == "2 tasks, 4 classes, 16 images to learn."
+    assert notes[0] == "2 tasks, 4 classes, 16 training images."
     assert "MoE + HGM differs from MoE in transform." in notes
     assert "MoE + HGM keeps images of old tasks (5 per class)." in notes
     assert "MoE + HGM repeats a flaw of public code (x)." in notes
@@ -132,10 +132,9 @@ def test_the_report_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     html = page.read_text()
     assert html.count("<img src=") == 1
     assert "<script" not in html
-    claims = (tmp_path / "out" / "claims.md").read_text()
-    assert "| HDR helps | mixed |" in claims  # no difference at all
-    assert "| Early blocks beat deep ones | not run |" in claims
-    assert "| Invariant to the batch | supported |" in claims
+    assert "| HDR helps | mixed |" in text  # no difference at all
+    assert "| Early blocks beat deep ones | not run |" in text
+    assert "| Invariant to the batch | supported |" in text
 
 
 def test_measures_by_hand() -> None:
@@ -181,11 +180,11 @@ def test_a_damaged_entry_is_refused_by_its_name(tmp_path: Path) -> None:
 
 
 def test_an_entry_of_another_version_is_refused_by_its_name(tmp_path: Path) -> None:
-    cell = cells(["T5"], NANO)[0]
-    result = result_of(cell.plan, 60.0)
+    run = runs_of(["T5"], NANO)[0]
+    result = result_of(run.plan, 60.0)
     result["config"]["options"]["gone"] = 1
-    Ledger(tmp_path).write(cell.digest, result)
-    with pytest.raises(UserError, match=f"{cell.digest}.json was made by another version.*gone"):
+    Ledger(tmp_path).write(run.digest, result)
+    with pytest.raises(UserError, match=f"{run.digest}.json is of another version.*gone"):
         read_ledgers([tmp_path])
 
 
@@ -198,7 +197,7 @@ def test_strange_names_of_files_stay_inside_the_report(
     write_paper_report(read_ledgers([tmp_path / "l"]), tmp_path / "out")
     files = {file.name for file in (tmp_path / "out" / "figures").iterdir()}
     assert files == {"batch-mini.png"}
-    for page in ("report.md", "claims.md", "report.html"):
+    for page in ("report.md", "report.html"):
         text = (tmp_path / "out" / page).read_text()
         assert "mini here: a.." in text
         assert "<b>$x$" not in text

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import math
 import re
 import shlex
 from html import unescape
@@ -107,54 +106,28 @@ def test_matrix_prints_numbers_up_to_twenty_tasks(tasks: int, numbers: int) -> N
     assert len(axes.texts) == numbers
 
 
-def test_curves_follow_the_averages_and_leave_out_what_was_not_measured() -> None:
-    lines = figures.accuracy_curves(RESULT).axes[0].lines
-    assert {line.get_label(): list(line.get_ydata()) for line in lines} == {
-        "average of all tasks so far": [90.0, 75.0],
-        "new classes only": [90.0, 70.0],
+def lines_of(name: str, result: dict[str, Any] = RESULT) -> dict[str, list[list[float]]]:
+    """Label -> points of a line."""
+    lines = figures.FIGURES[name](result).axes[0].lines
+    return {line.get_label(): line.get_xydata().tolist() for line in lines}
+
+
+def test_lines_show_what_was_measured_and_nothing_else() -> None:
+    assert lines_of("accuracy_curves") == {
+        "all classes so far": [[0, 90], [1, 75]],
+        "new classes only": [[0, 90], [1, 70]],
     }
+    routing = [[values[0][1], values[1][1]] for values in lines_of("routing").values()]
+    assert routing == [[1, 1], [0.5, 0.5], [0.3, 0.2], [0.1, 0.1]]
+    entries = [{"task": 0}, {"task": 1, "drift": 0.25}, {"task": 2, "drift": 0.5}]
+    assert lines_of("drift", RESULT | {"diagnostics": entries}) == {"drift": [[1, 0.25], [2, 0.5]]}
 
 
-def test_usage_is_normalised_per_task() -> None:
-    shares = figures.usage_per_task(RESULT).axes[0].images[0].get_array()
-    np.testing.assert_allclose(shares, [[75, 25, 0, 0], [0, 25, 75, 0]])
-
-
-def test_overall_usage_names_its_entropy() -> None:
-    axes = figures.usage_overall(RESULT).axes[0]
-    assert [bar.get_height() for bar in axes.patches] == [37.5, 25.0, 37.5, 0.0]
+def test_usage_is_normalised_per_task_and_has_its_entropy() -> None:
+    axes = figures.usage_per_task(RESULT).axes[0]
+    np.testing.assert_allclose(axes.images[0].get_array(), [[75, 25, 0, 0], [0, 25, 75, 0]])
     # -(2 · 0.375 ln 0.375 + 0.25 ln 0.25) / ln 4 = 1.0822 / 1.3863
     assert "0.78" in axes.get_title(loc="left")
-
-
-@pytest.mark.parametrize(("shares", "entropy"), [([0.25] * 4, 1.0), ([1, 0, 0], 0.0), ([1], 1.0)])
-def test_entropy_runs_from_one_expert_to_even_use(shares: list[float], entropy: float) -> None:
-    assert figures.normalised_entropy(np.array(shares, dtype=float)) == pytest.approx(entropy)
-
-
-def test_routing_entropy_is_drawn_below_its_bound() -> None:
-    bound, values = figures.routing_entropy(RESULT).axes[0].lines
-    assert set(bound.get_ydata()) == {math.log(2)}
-    assert list(values.get_ydata()) == [0.6, 0.5]
-
-
-def test_what_routers_see_is_drawn_and_left_out_where_nothing_was_routed() -> None:
-    lines = figures.routing(RESULT).axes[0].lines
-    assert [list(line.get_ydata()) for line in lines] == [
-        [1, 1],
-        [0.5, 0.5],
-        [0.3, 0.2],
-        [0.1, 0.1],
-    ]
-    one = RESULT | {"usage": [[30], [20]], "diagnostics": [{"task": 0, "loss": 0.3}]}
-    one["config"] = RESULT["config"] | {"options": {"top_k": 1}}
-    for name in ("usage_per_task", "routing", "usage_overall", "routing_entropy"):
-        assert figures.FIGURES[name](one) is None
-
-
-def test_the_page_says_what_diagnostics_mean(page: str) -> None:
-    assert "<b>routing_varies</b>: share of the mixing weights" in page
-    assert "<b>score_std</b>" not in page  # not in this run
 
 
 def test_parameters_are_labelled_and_zeros_left_out() -> None:
@@ -171,16 +144,20 @@ def test_figures_without_data_are_skipped() -> None:
     bare = JOINT | {"parameters": {}, "timings": []}
     drawn = [name for name, draw in figures.FIGURES.items() if draw(bare) is not None]
     assert drawn == ["accuracy_matrix"]
+    one_expert = JOINT | {"usage": [[30], [20]], "diagnostics": [{"task": 0, "loss": 0.3}]}
+    for name in ("usage_per_task", "routing", "drift"):
+        assert figures.FIGURES[name](one_expert) is None
 
 
 def test_drawing_leaves_the_result_and_the_settings_alone() -> None:
     before, settings = copy.deepcopy(RESULT), dict(figures.mpl.rcParams)
-    figures.render(lambda: figures.usage_overall(RESULT), dark=True)
+    figures.render(lambda: figures.usage_per_task(RESULT), dark=True)
     assert before == RESULT
     assert settings == dict(figures.mpl.rcParams)
 
 
 def test_every_figure_is_saved_and_shows_something(run_dir: Path) -> None:
+    assert {path.name for path in run_dir.iterdir()} == {"result.json", "report.html", "figures"}
     saved = sorted(path.name for path in (run_dir / "figures").iterdir())
     assert saved == sorted(f"{name}.png" for name in figures.FIGURES)
     for name in saved:
@@ -189,11 +166,14 @@ def test_every_figure_is_saved_and_shows_something(run_dir: Path) -> None:
         assert pixels[..., :3].std() > 0.05
 
 
-def test_page_explains_the_headline_and_the_figures(page: str) -> None:
+def test_page_explains_metrics_figures_and_diagnostics(page: str) -> None:
     for text in ("hash on glyphs", "backbone nano · seed 3", "75.00", "82.50", "10.00", "-10.00"):
         assert text in page
     assert set(CAPTIONS) == set(figures.FIGURES)
     assert all(caption in unescape(page) for caption in CAPTIONS.values())
+    assert "<b>routing_varies</b>: variance of the mixing weights" in page
+    assert "<b>score_std</b>" not in page  # not in this run
+    assert "Legacy switches" not in page
 
 
 def test_page_needs_nothing_from_outside(page: str) -> None:
@@ -206,11 +186,6 @@ def test_page_lists_protocol_options_passes_and_versions(page: str) -> None:
     for row in (("image_size", "32"), ("flip", "false"), ("prompted+grad", "12,000")):
         assert "<tr><th>{}</th><td>{}</td></tr>".format(*row) in page
     assert "<tr><th>hashprompt</th><td>0.1.0</td></tr>" in page
-
-
-def test_page_escapes_what_it_did_not_write(page: str) -> None:
-    assert "&lt;b&gt;bold &amp; brave&lt;/b&gt;" in page
-    assert "<b>bold" not in page
 
 
 def test_no_text_of_a_result_becomes_markup(tmp_path: Path) -> None:
@@ -234,12 +209,6 @@ def test_page_warns_of_legacy_switches(tmp_path: Path) -> None:
     assert "CAA<b>–</b>" in text  # undefined for joint training
 
 
-def test_nothing_half_written_stays_behind(run_dir: Path, page: str) -> None:
-    names = {path.name for path in run_dir.iterdir()}
-    assert names == {"result.json", "report.html", "figures"}
-    assert "Legacy switches" not in page
-
-
 def test_command_repeats_the_options_that_differ_from_the_preset() -> None:
     planned = plan(stream="glyphs", seed=3, options={"epochs": 5, "flip": False, "layers": [1, 2]})
     words = shlex.split(reproduce_command(planned.to_dict()))
@@ -250,13 +219,8 @@ def test_command_repeats_the_options_that_differ_from_the_preset() -> None:
 
 
 def test_command_of_an_unknown_method_repeats_every_option() -> None:
-    words = shlex.split(reproduce_command({**RESULT["config"], "method": "mine"}))
-    assert [after for word, after in pairwise(words) if word == "--set"] == [
-        "epochs=5",
-        "top_k=2",
-        "layers=[0, 1]",
-        "flip=false",
-    ]
+    command = reproduce_command({**RESULT["config"], "method": "mine"})
+    assert command.count("--set") == len(RESULT["config"]["options"])
 
 
 def test_routing_that_ignores_the_image_is_noted_in_a_sentence() -> None:
@@ -292,10 +256,3 @@ def test_unusable_results_say_what_to_do(tmp_path: Path, content: Any, advice: s
 def test_absent_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         write_report(tmp_path / "nowhere")
-
-
-def test_drift_is_drawn_where_it_was_measured() -> None:
-    assert figures.drift(JOINT) is None
-    told = [{"task": 0}, {"task": 1, "drift": 0.25}, {"task": 2, "drift": 0.5}]
-    (line,) = figures.drift(RESULT | {"diagnostics": told}).axes[0].lines
-    assert line.get_xydata().tolist() == [[1, 0.25], [2, 0.5]]

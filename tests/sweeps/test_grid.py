@@ -1,4 +1,4 @@
-"""Grids: which cells they stand for, and what names a cell."""
+"""Grids: their runs, and the names of the runs."""
 
 from pathlib import Path
 from typing import Any
@@ -8,16 +8,16 @@ from running import Cli
 
 from hashprompt.errors import UserError
 from hashprompt.runs.plan import plan, plan_of, without_folders
-from hashprompt.sweeps.grid import Cell, read_grid
+from hashprompt.sweeps.grid import GridRun, read_grid
 
 
-def cells(**grid: Any) -> list[Cell]:
-    return read_grid(grid).cells()
+def runs(**grid: Any) -> list[GridRun]:
+    return read_grid(grid).runs()
 
 
 def test_rows_are_methods_with_presets_and_rows_of_their_own() -> None:
     rows = {"mine": {"method": "hash", "options": {"top_k": 3}}}
-    found = cells(methods=["hide"], presets=["paper", "original"], rows=rows)
+    found = runs(methods=["hide"], presets=["paper", "original"], rows=rows)
     assert [(c.row, c.plan.method, c.plan.preset) for c in found] == [
         ("hide (paper)", "hide", "paper"),
         ("hide (original)", "hide", "original"),
@@ -27,11 +27,11 @@ def test_rows_are_methods_with_presets_and_rows_of_their_own() -> None:
 
 
 def test_one_value_stands_for_a_list_of_one() -> None:
-    assert cells(methods="hash", seeds=3) == cells(methods=["hash"], seeds=[3])
+    assert runs(methods="hash", seeds=3) == runs(methods=["hash"], seeds=[3])
 
 
-def test_cells_come_seed_by_seed_so_that_the_first_ones_fill_a_table() -> None:
-    found = cells(methods=["hash", "hide"], seeds=[5, 6])
+def test_runs_come_seed_by_seed_so_that_the_first_ones_fill_a_table() -> None:
+    found = runs(methods=["hash", "hide"], seeds=[5, 6])
     assert [(c.plan.seed, c.plan.method) for c in found] == [
         (5, "hash"),
         (5, "hide"),
@@ -41,7 +41,7 @@ def test_cells_come_seed_by_seed_so_that_the_first_ones_fill_a_table() -> None:
 
 
 def test_options_that_vary_make_rows_of_every_combination() -> None:
-    found = cells(methods="hash", vary={"top_k": [1, 2], "epochs": [3, 4]})
+    found = runs(methods="hash", vary={"top_k": [1, 2], "epochs": [3, 4]})
     assert [c.row for c in found] == [
         f"hash (paper), top_k={k}, epochs={e}" for k in (1, 2) for e in (3, 4)
     ]
@@ -57,47 +57,47 @@ def test_options_that_vary_make_rows_of_every_combination() -> None:
     ("grid", "said"),
     [
         ({"options_if_known": {"epoch": 2}}, "Did you mean `epochs`"),
-        ({"ask": {"x": {"aling": "discriminant"}}}, "Did you mean `align`"),
-        ({"ask": {"x": {"align": "bogus"}}}, "Row `hash \\(paper\\)` of the grid: .*align"),
-        ({"backbones": ["a/model.safetensors", "b/model.safetensors"]}, "have the same name"),
-        ({"streams": ["npz:a/x.npz", "npz:b/x.npz"]}, "x.npz and .*x.npz have the same name"),
+        ({"evaluate": {"x": {"aling": "discriminant"}}}, "Did you mean `align`"),
+        ({"evaluate": {"x": {"align": "bogus"}}}, "Row `hash \\(paper\\)` of the grid: .*align"),
+        ({"backbones": ["a/model.safetensors", "b/model.safetensors"]}, "have the same file name"),
+        ({"streams": ["npz:a/x.npz", "npz:b/x.npz"]}, "x.npz and .*x.npz have the same file name"),
     ],
 )
 def test_mistakes_are_refused_before_anything_is_run(grid: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        read_grid({"methods": "hash", **grid}).cells(files_needed=False)
+        read_grid({"methods": "hash", **grid}).runs(files_needed=False)
 
 
 def test_the_nearest_option_wins() -> None:
     row = {"a": {"options": {"epochs": 4}}, "b": {}}
-    found = cells(rows=row, options={"epochs": 3}, options_if_known={"epochs": 2, "batch_size": 8})
+    found = runs(rows=row, options={"epochs": 3}, options_if_known={"epochs": 2, "batch_size": 8})
     assert [c.plan.options()["epochs"] for c in found] == [4, 3]
     assert [c.plan.options()["batch_size"] for c in found] == [8, 8]
 
 
 def test_options_if_known_are_left_out_where_nobody_knows_them() -> None:
-    found = cells(methods=["simplecil", "hash"], options_if_known={"epochs": 2})
+    found = runs(methods=["simplecil", "hash"], options_if_known={"epochs": 2})
     assert "epochs" not in found[0].plan.options()
     assert found[1].plan.options()["epochs"] == 2
 
 
-def test_learners_are_asked_what_they_know() -> None:
+def test_models_are_evaluated_with_options_that_they_have() -> None:
     ask = {"heads": {"align": "discriminant"}, "one by one": {"eval_batch_size": 1}}
-    found = cells(methods=["hash", "simplecil"], ask=ask)
-    assert [list(cell.ask) for cell in found] == [["heads", "one by one"], ["one by one"]]
-    assert found[0].digest == cells(methods="hash")[0].digest  # it is the same run
+    found = runs(methods=["hash", "simplecil"], evaluate=ask)
+    assert [list(run.evaluate) for run in found] == [["heads", "one by one"], ["one by one"]]
+    assert found[0].digest == runs(methods="hash")[0].digest  # it is the same run
 
 
 def test_some_rows_alone() -> None:
     grid = read_grid({"methods": ["hash", "hide"], "seeds": [0, 1]})
-    assert [c.plan.method for c in grid.cells(["hide (paper)"])] == ["hide", "hide"]
+    assert [c.plan.method for c in grid.runs(["hide (paper)"])] == ["hide", "hide"]
     with pytest.raises(UserError, match=r"Unknown row `hide`.*`hide \(paper\)`"):
-        grid.cells(["hide"])
+        grid.runs(["hide"])
 
 
 def test_a_seed_may_bring_options() -> None:
-    (cell,) = cells(methods="hash", seeds=[{"seed": 1, "order_seed": 1993}])
-    assert (cell.plan.seed, cell.plan.options()["order_seed"]) == (1, 1993)
+    (run,) = runs(methods="hash", seeds=[{"seed": 1, "order_seed": 1993}])
+    assert (run.plan.seed, run.plan.options()["order_seed"]) == (1, 1993)
 
 
 @pytest.mark.parametrize(
@@ -111,21 +111,21 @@ def test_a_seed_may_bring_options() -> None:
         ({"methods": "hash", "seeds": []}, "seeds=[]"),
         ({"methods": "hash", "vary": {"top_k": 3}}, "vary.top_k=3"),
         ({"rows": {"a": {"metod": "hash"}}}, "rows.a.metod"),
-        ({"methods": "hash", "seeds": list(range(100_001))}, "100,001 cells"),
+        ({"methods": "hash", "seeds": list(range(100_001))}, "100,001 runs"),
         ({"methods": "hash", "seeds": [{"seed": "x"}]}, "seed='x'"),
     ],
 )
-def test_a_mistake_is_told(grid: dict[str, Any], said: str) -> None:
+def test_a_mistake_is_named(grid: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError) as error:
-        cells(**grid)
+        runs(**grid)
     assert said in str(error.value)
 
 
-# The name of a cell. ---------------------------------------------------------------------------
+# The name of a run. ---------------------------------------------------------------------------
 
 
-def test_two_ways_to_the_same_options_are_the_same_cell() -> None:
-    a, b = cells(rows={"a": {"options": {"top_k": 3}}, "b": {}}, vary={"top_k": [3]})
+def test_two_ways_to_the_same_options_are_the_same_run() -> None:
+    a, b = runs(rows={"a": {"options": {"top_k": 3}}, "b": {}}, vary={"top_k": [3]})
     assert a.digest == b.digest
     assert len(a.digest) == 16
 
@@ -134,7 +134,7 @@ def test_two_ways_to_the_same_options_are_the_same_cell() -> None:
     "change",
     [{"seed": 1}, {"stream": "digits"}, {"method": "hide"}, {"options": {"order_seed": 7}}],
 )
-def test_what_decides_the_numbers_names_the_cell(change: dict[str, Any]) -> None:
+def test_what_decides_the_numbers_names_the_run(change: dict[str, Any]) -> None:
     assert plan(**change).digest != plan().digest
 
 
@@ -144,7 +144,7 @@ def test_where_it_computes_does_not(tmp_path: Path) -> None:
 
 
 def test_an_option_with_its_default_is_no_part_of_the_name() -> None:
-    """So that an option that is added later does not rename every cell."""
+    """So an option that is added later does not rename every run."""
     planned = plan("simplecil")
     assert planned.identity()["options"] == {}
     assert plan("simplecil", options={"eval_batch_size": 64}).digest == planned.digest
@@ -207,7 +207,7 @@ def test_a_plan_survives_being_written_down() -> None:
         (["grid.yaml", "--out", "out", "--gpus", "1"], "gpus: only for the engine ray"),
     ],
 )
-def test_a_wrong_call_is_told_and_leaves_nothing(
+def test_a_wrong_call_is_refused_and_leaves_nothing(
     arguments: list[str], said: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

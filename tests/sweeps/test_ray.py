@@ -11,8 +11,8 @@ import pytest
 from running import QUICK
 
 from hashprompt import sweep
+from hashprompt.sweeps.engines import Engine, make_engine
 from hashprompt.sweeps.grid import read_grid
-from hashprompt.sweeps.ray_engine import RayEngine
 from hashprompt.sweeps.runner import Sweep, run_sweep
 
 ray = pytest.importorskip("ray")
@@ -34,7 +34,7 @@ def grid(tiny_npz: Path) -> dict[str, Any]:
     return {"methods": "hash", "streams": f"npz:{tiny_npz}", "seeds": [0, 1], "options": quick}
 
 
-def kill_one_in_its_second_task(engine: RayEngine, out: Path) -> None:
+def kill_one_in_its_second_task(engine: Engine, out: Path) -> None:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         for _, state in Sweep.load(out).states():
@@ -43,22 +43,22 @@ def kill_one_in_its_second_task(engine: RayEngine, out: Path) -> None:
                 return
         assert engine.is_working
         time.sleep(0.1)
-    raise AssertionError("no cell came so far")
+    raise AssertionError("no run came so far")
 
 
 def test_a_killed_worker_costs_nothing(
     grid: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its cell goes on from the checkpoint in another process, to the numbers of a local sweep."""
-    engine = RayEngine(retries=2)
-    begin = RayEngine.start
+    """Its run resumes in another process, to the numbers of a local sweep."""
+    engine = make_engine("ray", None, 2)
+    begin = Engine.start
 
-    def start_and_kill(self: RayEngine, *how: Any) -> None:
+    def start_and_kill(self: Engine, *how: Any) -> None:
         begin(self, *how)
         kill_one_in_its_second_task(self, tmp_path / "ray")
 
-    monkeypatch.setattr(RayEngine, "start", start_and_kill)
-    found = run_sweep(read_grid(grid).cells(), tmp_path / "ray", engine, quiet=True)
+    monkeypatch.setattr(Engine, "start", start_and_kill)
+    found = run_sweep(read_grid(grid).runs(), tmp_path / "ray", engine, quiet=True)
     assert not found.failures
     alone = sweep(grid, tmp_path / "local", workers=2, quiet=True)
     for ours, theirs in zip(*(s.results()["hash (paper)"] for s in (found, alone)), strict=True):

@@ -1,4 +1,4 @@
-"""Sweeps at URIs: a cell goes on from there in an empty folder, to the same numbers."""
+"""Sweeps at URIs: a run is resumed from there in an empty folder, to the same numbers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,36 +10,13 @@ from running import QUICK, Cli, decisive
 from hashprompt import sweep
 from hashprompt.engine.callbacks import Callback
 from hashprompt.errors import UserError
-from hashprompt.methods.registry import METHODS, OWN_METHODS, import_methods
 from hashprompt.runs import benchmark
 from hashprompt.storage.remote import RemoteFolder
-from hashprompt.sweeps.cell import run_cell
 from hashprompt.sweeps.folder import SweepFolder, open_folder
-from hashprompt.sweeps.grid import Cell, read_grid
+from hashprompt.sweeps.grid import GridRun, read_grid
+from hashprompt.sweeps.jobs import execute
 from hashprompt.sweeps.remote import Mirror
 from hashprompt.sweeps.runner import Sweep
-
-# Its first process dies in the second task; a file tells which tasks were begun.
-MORTAL = """
-import os, signal
-from pathlib import Path
-from hashprompt.methods.base import MethodConfig
-from hashprompt.methods.registry import register
-from hashprompt.methods.simplecil.method import SimpleCIL
-
-BEGUN = Path(__file__).with_name("begun")
-
-@register("mortal", title="Mortal", summary="for tests")
-class MortalConfig(MethodConfig):
-    pass
-
-class Mortal(SimpleCIL):
-    def begin_task(self, task):
-        with open(BEGUN, "a") as file:
-            file.write(str(task.index))
-        if BEGUN.read_text() == "01":
-            os.kill(os.getpid(), signal.SIGKILL)
-"""
 
 
 class Killed(BaseException):
@@ -75,10 +52,10 @@ def uri() -> Iterator[str]:
 
 
 @pytest.fixture
-def cell(tiny_npz: Path) -> Cell:
+def run(tiny_npz: Path) -> GridRun:
     grid = {"methods": "hash", "streams": f"npz:{tiny_npz}", "options": QUICK}
-    (cell,) = read_grid(grid).cells()
-    return cell
+    (planned,) = read_grid(grid).runs()
+    return planned
 
 
 def files(uri: str) -> list[str]:
@@ -86,43 +63,31 @@ def files(uri: str) -> list[str]:
     return sorted(path.removeprefix(f"{root}/") for path in system.find(root))
 
 
-def test_a_cell_killed_after_its_first_task_goes_on_from_the_uri(
-    uri: str, cell: Cell, undisturbed: benchmark.Result
+def test_a_run_killed_after_its_first_task_is_resumed_from_the_uri(
+    uri: str, run: GridRun, undisturbed: benchmark.Result
 ) -> None:
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        run_cell(open_folder(uri), cell.plan, {}, [KilledInSecondTask(patch)])
+        execute(open_folder(uri), run.plan, {}, [KilledInSecondTask(patch)])
     folder, begun = open_folder(uri), Begun()  # of another machine: it has nothing
     folder.refresh()
-    assert folder.state(cell, now=0.0).state == "running"
-    run_cell(folder, cell.plan, {}, [begun])
+    assert folder.state(run, now=0.0).state == "running"
+    execute(folder, run.plan, {}, [begun])
     assert begun.after == 1
     third = open_folder(uri)
     third.refresh()
-    state = third.state(cell, now=0.0)
+    state = third.state(run, now=0.0)
     assert state.state == "done"
     found = benchmark.Result(Path(), state.details)
     assert decisive(found) == decisive(undisturbed)
-    assert f"cells/{cell.digest}/result.json" in files(uri)
-    assert f"progress/{cell.digest}.json" not in files(uri)
+    assert f"runs/{run.digest}/result.json" in files(uri)
+    assert f"progress/{run.digest}.json" not in files(uri)
     kept = [name for name in files(uri) if "/checkpoints/state-" in name]
     assert len(kept) == 2  # older ones are removed there too
 
 
-@pytest.fixture
-def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A method whose process dies once; the file that tells which tasks were begun."""
-    (tmp_path / "mortal.py").write_text(MORTAL)
-    monkeypatch.setenv(OWN_METHODS, str(tmp_path / "mortal.py"))
-    before = dict(METHODS)
-    yield tmp_path / "begun"
-    METHODS.clear()
-    METHODS.update(before)
-    import_methods.cache_clear()
-
-
 @pytest.mark.slow
-def test_a_cell_whose_process_is_killed_goes_on_in_another(
-    tmp_path: Path, tiny_npz: Path, mortal: Path, cli: Cli
+def test_a_run_whose_process_is_killed_is_resumed_in_another(
+    tmp_path: Path, tiny_npz: Path, own_methods: Path, cli: Cli
 ) -> None:
     names = {"stream": f"npz:{tiny_npz}", "tasks": 3}
     expected = benchmark.run("simplecil", out=tmp_path / "run", quiet=True, **names)
@@ -130,11 +95,11 @@ def test_a_cell_whose_process_is_killed_goes_on_in_another(
     place = f"file://{tmp_path}/there"
     found = sweep(grid, place, workers=1, quiet=True, log=("csv",))
     assert found.failures == {}
-    assert mortal.read_text() == "0112"  # the first task is not learned again
+    assert (own_methods / "begun").read_text() == "0112"  # the first task is learned once
     ((result,),) = found.results().values()
     assert result["accuracy"] == expected.accuracy
-    digest = found.cells[0].digest
-    logged = (tmp_path / "there" / "cells" / digest / "logs" / "tasks.csv").read_text()
+    digest = found.runs[0].digest
+    logged = (tmp_path / "there" / "runs" / digest / "logs" / "tasks.csv").read_text()
     assert [line.partition(",")[0] for line in logged.splitlines()] == ["task", "1", "2", "3"]
     assert "1 done" in cli("sweep", "status", place).out
     compared = cli("compare", place)
@@ -148,11 +113,11 @@ def test_tensors_are_sent_before_the_state_that_names_them(tmp_path: Path) -> No
 
     class Recorded(RemoteFolder):
         def write(self, name: str, content: bytes) -> None:
-            order.append(name.removeprefix("cells/x/"))
+            order.append(name.removeprefix("runs/x/"))
 
     checkpoint = ["checkpoints/state-000002.json", "checkpoints/tensors-000002.safetensors"]
     names = ["result.json", *checkpoint]
-    mirror = Mirror(Recorded("memory://order"), "cells/x", tmp_path)
+    mirror = Mirror(Recorded("memory://order"), "runs/x", tmp_path)
     for name in [*names, "config.json", ".lock", f".config.json.{'0' * 16}.tmp"]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
@@ -178,7 +143,7 @@ def test_a_copy_follows_what_is_changed_and_removed_elsewhere(uri: str, tmp_path
 
 
 def test_a_server_that_is_gone_for_a_while_costs_nothing(
-    uri: str, cell: Cell, monkeypatch: pytest.MonkeyPatch
+    uri: str, run: GridRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, failures = RemoteFolder.write, iter(range(3))
 
@@ -189,11 +154,11 @@ def test_a_server_that_is_gone_for_a_while_costs_nothing(
 
     monkeypatch.setattr(RemoteFolder, "write", write)
     folder = open_folder(uri)
-    with pytest.warns(UserWarning, match="Not copied, and tried again later: no answer"):
-        run_cell(folder, cell.plan, {})
+    with pytest.warns(UserWarning, match="Not copied yet, will be retried: no answer"):
+        execute(folder, run.plan, {})
     folder.refresh()
-    assert folder.state(cell, now=0.0).state == "done"
-    assert f"cells/{cell.digest}/config.json" in files(uri)
+    assert folder.state(run, now=0.0).state == "done"
+    assert f"runs/{run.digest}/config.json" in files(uri)
 
 
 def test_what_is_no_uri_is_a_path_and_unknown_kinds_are_refused(tmp_path: Path) -> None:
@@ -205,19 +170,19 @@ def test_what_is_no_uri_is_a_path_and_unknown_kinds_are_refused(tmp_path: Path) 
 
 
 def test_a_server_that_is_gone_for_a_while_ends_no_sweep(
-    uri: str, cell: Cell, monkeypatch: pytest.MonkeyPatch
+    uri: str, run: GridRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(*_: object) -> None:
         raise ConnectionError("nobody is there")
 
     folder = open_folder(uri)
-    folder.write_cells([cell])
+    folder.write_runs([run])
     folder.refresh()
     monkeypatch.setattr(RemoteFolder, "versions", gone)
     monkeypatch.setattr(RemoteFolder, "write", gone)
     with pytest.warns(UserWarning, match="nobody is there"):
         folder.refresh()
     with pytest.warns(UserWarning, match="nobody is there"):
-        folder.write_failure(cell.digest, "wrong", "", 1)
+        folder.write_failure(run.digest, "wrong", "", 1)
     with pytest.raises(ConnectionError):  # nothing is known of it yet
         open_folder(uri).refresh()

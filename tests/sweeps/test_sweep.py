@@ -1,4 +1,4 @@
-"""Sweeps in real processes: what fails, dies or is stopped costs nobody else anything."""
+"""Sweeps in real processes: a run that fails, dies or is stopped affects no other run."""
 
 import importlib
 import json
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,71 +20,15 @@ from running import Cli
 from hashprompt import sweep
 from hashprompt.cli.sweeps import show
 from hashprompt.errors import UserError
-from hashprompt.methods.registry import METHODS, OWN_METHODS, import_methods
 from hashprompt.runs import benchmark
 from hashprompt.storage.lock import locked
-from hashprompt.sweeps.cell import run_cell
-from hashprompt.sweeps.folder import SILENT_SECONDS, SweepFolder
+from hashprompt.sweeps.engines import visible_gpus
+from hashprompt.sweeps.folder import MAX_SILENT_SECONDS, SweepFolder
 from hashprompt.sweeps.grid import read_grid
-from hashprompt.sweeps.jobs import Job, Outcome, Tell
-from hashprompt.sweeps.processes import visible_gpus
+from hashprompt.sweeps.jobs import Report, SweepJob, SweepOutcome, execute
 from hashprompt.sweeps.runner import Sweep, run_sweep
 
 PATIENCE = 300  # seconds until a process counts as stuck
-# Methods that go wrong in their second task: always, or until a file is there.
-OWN = """
-import os, signal, time
-from pathlib import Path
-from hashprompt.methods.base import MethodConfig
-from hashprompt.methods.registry import register
-from hashprompt.methods.simplecil.method import SimpleCIL
-
-HERE = Path(__file__).parent
-
-@register("broken", title="Broken", summary="for tests")
-class BrokenConfig(MethodConfig):
-    pass
-
-class Broken(SimpleCIL):
-    def begin_task(self, task):
-        if task.index == 1:
-            with open(HERE / "attempts", "a") as file:
-                file.write("x")
-            raise RuntimeError("there is something wrong with me")
-
-@register("mortal", title="Mortal", summary="for tests")
-class MortalConfig(MethodConfig):
-    pass
-
-class Mortal(SimpleCIL):
-    def begin_task(self, task):
-        if task.index == 1 and not (HERE / "died").exists():
-            (HERE / "died").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-@register("patient", title="Patient", summary="for tests")
-class PatientConfig(MethodConfig):
-    pass
-
-class Patient(SimpleCIL):
-    def begin_task(self, task):
-        while task.index == 1 and not (HERE / "go").exists():
-            time.sleep(0.05)
-"""
-
-
-@pytest.fixture
-def own_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Methods that go wrong, known in this test alone; the folder of their files."""
-    folder = tmp_path / "methods"
-    folder.mkdir()
-    (folder / "own.py").write_text(OWN)
-    monkeypatch.setenv(OWN_METHODS, str(folder / "own.py"))
-    before = dict(METHODS)
-    yield folder
-    METHODS.clear()
-    METHODS.update(before)
-    import_methods.cache_clear()
 
 
 @pytest.fixture
@@ -96,23 +40,23 @@ def numbers(sweep: Sweep) -> dict[str, Any]:
     return {row: [r["accuracy"] for r in found] for row, found in sweep.results().items()}
 
 
-def test_one_failing_cell_stops_nothing(
+def test_one_failing_run_stops_no_other(
     own_methods: Path, grid: dict[str, Any], tmp_path: Path, cli: Cli
 ) -> None:
     grid["methods"] = ["broken", "mortal", "simplecil"]
     grid["rows"] = {"bad input": {"method": "simplecil", "options": {"tasks": 400}}}
     found = sweep(grid, tmp_path / "out", workers=1, retries=1, quiet=True)
-    states = {cell.row: state for cell, state in found.states()}
+    states = {run.row: state for run, state in found.states()}
     assert "there is something wrong with me" in states["broken (default)"].details["error"]
     assert "400" in states["bad input"].details["error"]
     assert states["bad input"].details["attempts"] == 1  # it would not become better
     assert (own_methods / "attempts").read_text() == "xx"  # once more, and no more
-    # The one that died with its process went on from its checkpoint, to the same numbers.
-    assert (own_methods / "died").exists()
+    # The one that died with its process was resumed from its checkpoint, to the same numbers.
+    assert (own_methods / "begun").read_text() == "0112"
     assert numbers(found)["mortal (default)"] == numbers(found)["simplecil (paper)"]
     status = cli("sweep", "status", tmp_path / "out")
     assert status.code == 1
-    assert "4 cells: 2 done, 0 running, 2 failed, 0 waiting" in status.out
+    assert "4 runs: 2 done, 0 running, 2 failed, 0 waiting" in status.out
     assert "2 attempts" in status.out
     assert "Error: broken (default), seed 0: " in status.said
     assert "there is something wrong with me" in status.said
@@ -122,28 +66,31 @@ def test_what_is_done_is_not_done_again(
     grid: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    grid["ask"] = {"one by one": {"eval_batch_size": 1}, "other heads": {"align": "discriminant"}}
+    grid["evaluate"] = {
+        "one by one": {"eval_batch_size": 1},
+        "other heads": {"align": "discriminant"},
+    }
     first = sweep({**grid, "methods": "simplecil"}, out, workers=1, quiet=True)
     (result,) = first.results()["simplecil (paper)"]
-    assert list(result["asked"]) == ["one by one"]  # it has no other heads
-    assert result["asked"]["one by one"]["average"] == result["metrics"]["FAA"]
+    assert list(result["evaluations"]) == ["one by one"]  # it has no other heads
+    assert result["evaluations"]["one by one"]["average"] == result["metrics"]["FAA"]
     files = {file: file.stat().st_mtime_ns for file in (out / "ledger").iterdir()}
     assert len(files) == 1
-    monkeypatch.setattr("hashprompt.sweeps.processes.Processes.start", None)  # nothing may start
+    monkeypatch.setattr("hashprompt.sweeps.engines.Engine.start", None)  # nothing may start
     again = sweep({**grid, "rows": {"mine": {"method": "simplecil"}}}, out, workers=1, quiet=True)
     assert {file: file.stat().st_mtime_ns for file in (out / "ledger").iterdir()} == files
     assert list(numbers(again).values()) == list(numbers(first).values())
-    (cell,) = again.cells
-    alone = benchmark.load_result(out / "cells" / cell.digest)
+    (run,) = again.runs
+    alone = benchmark.load_result(out / "runs" / run.digest)
     assert numbers(again) == {"mine": [alone.accuracy]}
 
 
 @pytest.mark.slow
-def test_answers_to_other_questions_stay(grid: dict[str, Any], tmp_path: Path) -> None:
+def test_other_evaluations_are_kept(grid: dict[str, Any], tmp_path: Path) -> None:
     def asked(**ask: dict[str, Any]) -> dict[str, Any]:
-        found = sweep({**grid, "methods": "simplecil", "ask": ask}, out, workers=1, quiet=True)
+        found = sweep({**grid, "methods": "simplecil", "evaluate": ask}, out, workers=1, quiet=True)
         ((result,),) = found.results().values()
-        return {name: answer["options"] for name, answer in result["asked"].items()}
+        return {name: answer["options"] for name, answer in result["evaluations"].items()}
 
     out, one, two = tmp_path / "out", {"eval_batch_size": 1}, {"eval_batch_size": 2}
     assert asked(a=one) == {"a": one}
@@ -151,31 +98,29 @@ def test_answers_to_other_questions_stay(grid: dict[str, Any], tmp_path: Path) -
     assert asked(a=two) == {"a": two, "b": two}  # another question under the old name
 
 
-def test_a_question_that_cannot_be_answered_costs_no_result(
-    grid: dict[str, Any], tmp_path: Path
-) -> None:
-    (cell,) = read_grid({**grid, "methods": "simplecil"}).cells()
+def test_an_evaluation_that_fails_costs_no_result(grid: dict[str, Any], tmp_path: Path) -> None:
+    (run,) = read_grid({**grid, "methods": "simplecil"}).runs()
     folder = SweepFolder(tmp_path / "out")
     with pytest.raises(UserError, match="Cannot resume"):
-        run_cell(folder, cell.plan, {"other tasks": {"tasks": 2}})
-    assert folder.state(cell, time.time()).state == "done"
+        execute(folder, run.plan, {"other tasks": {"tasks": 2}})
+    assert folder.state(run, time.time()).state == "done"
 
 
-def test_a_cell_goes_on_where_its_files_lie_now(
+def test_a_run_resumes_where_its_files_are_now(
     grid: dict[str, Any], tiny_npz: Path, tmp_path: Path, cli: Cli
 ) -> None:
-    cells = []
+    planned = []
     for place in ("a", "b"):
         (tmp_path / place).mkdir()
         moved = shutil.copy(tiny_npz, tmp_path / place)
-        cells += read_grid({**grid, "methods": "simplecil", "streams": f"npz:{moved}"}).cells()
+        planned += read_grid({**grid, "methods": "simplecil", "streams": f"npz:{moved}"}).runs()
     folder = SweepFolder(tmp_path / "out")
-    folder.write_cells(cells[:1])
-    benchmark.execute(cells[0].plan, folder.run_dir(cells[0].digest), quiet=True)
-    (folder.run_dir(cells[0].digest) / "result.json").unlink()  # killed just before its end
+    folder.write_runs(planned[:1])
+    benchmark.execute(planned[0].plan, folder.run_dir(planned[0].digest), quiet=True)
+    (folder.run_dir(planned[0].digest) / "result.json").unlink()  # killed just before its end
     shutil.rmtree(tmp_path / "a")
-    run_cell(folder, cells[1].plan, {"one by one": {"eval_batch_size": 1}})
-    assert folder.state(cells[1], time.time()).state == "done"
+    execute(folder, planned[1].plan, {"one by one": {"eval_batch_size": 1}})
+    assert folder.state(planned[1], time.time()).state == "done"
     assert "1 done" in cli("sweep", "status", tmp_path / "out").out
 
 
@@ -183,32 +128,32 @@ def test_weights_need_not_be_here_to_see_how_far_a_sweep_is(
     grid: dict[str, Any], tmp_path: Path, cli: Cli
 ) -> None:
     grid |= {"methods": "simplecil", "backbones": "elsewhere/vit.safetensors"}
-    SweepFolder(tmp_path).write_cells(read_grid(grid).cells(files_needed=False))
+    SweepFolder(tmp_path).write_runs(read_grid(grid).runs(files_needed=False))
     assert "1 waiting" in cli("sweep", "status", tmp_path).out
 
 
 class Stopped:
-    """An engine that begins all cells, and is stopped before any is done."""
+    """An engine that begins all planned, and is stopped before any is done."""
 
     workers, is_working = 1, False
 
     def __init__(self, folder: SweepFolder) -> None:
         self.folder = folder
 
-    def start(self, jobs: Sequence[Job], tell: Tell) -> None:
+    def start(self, jobs: Sequence[SweepJob], report: Report) -> None:
         for job in jobs:
             self.folder.write_progress(job.digest, progress())
-            tell(job, Outcome("stopped"), 1)
+            report(job, SweepOutcome("stopped"), 1)
 
     def stop(self) -> None:
         pass
 
 
-def test_after_a_stop_nobody_works_and_what_is_left_is_a_failure(
+def test_after_a_stop_runs_without_result_are_a_failure(
     grid: dict[str, Any], tmp_path: Path
 ) -> None:
-    cells = read_grid({**grid, "methods": "simplecil"}).cells()
-    found = run_sweep(cells, tmp_path, Stopped(SweepFolder(tmp_path)), quiet=True)
+    planned = read_grid({**grid, "methods": "simplecil"}).runs()
+    found = run_sweep(planned, tmp_path, Stopped(SweepFolder(tmp_path)), quiet=True)
     assert [state.state for _, state in found.states()] == ["waiting"]
     with pytest.raises(typer.Exit):
         show(found, ended=True)
@@ -226,7 +171,7 @@ class Command:
         self.process = subprocess.Popen([*call, "--quiet", "--workers", "1"], stderr=-1, text=True)
 
     def wait_for_second_task(self) -> dict[str, Any]:
-        """Wait until the only cell waits in its second task; what it tells of itself."""
+        """Wait until the only run waits in its second task; its progress."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and self.process.poll() is None:
             if (self.out / "sweep.json").is_file():
@@ -239,7 +184,7 @@ class Command:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_sweep_goes_on(
+def test_a_stopped_sweep_is_resumed(
     number: signal.Signals, own_methods: Path, grid: dict[str, Any], tmp_path: Path
 ) -> None:
     """Ctrl-C saves; if we are killed, the worker notices, saves and ends."""
@@ -249,7 +194,7 @@ def test_a_stopped_sweep_goes_on(
     time.sleep(0.5)
     (own_methods / "go").touch()  # the second task may begin, and is stopped there
     said = command.process.communicate(timeout=PATIENCE)[1]
-    assert number == signal.SIGKILL or "Go on with the same command" in said
+    assert number == signal.SIGKILL or "Resume with the same command" in said
     deadline = time.monotonic() + PATIENCE
     while is_alive(worker) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -270,7 +215,7 @@ def is_alive(process: int) -> bool:
 def test_one_sweep_at_a_time(grid: dict[str, Any], tmp_path: Path) -> None:
     with (
         locked(tmp_path / "out", lambda: ""),
-        pytest.raises(UserError, match="Another sweep works in"),
+        pytest.raises(UserError, match="Another sweep is running in"),
     ):
         sweep({**grid, "methods": "simplecil"}, tmp_path / "out", quiet=True)
 
@@ -286,14 +231,14 @@ def progress(**changes: Any) -> dict[str, Any]:
 
 def test_the_table_of_what_runs(grid: dict[str, Any], tmp_path: Path) -> None:
     """One task and half of the training of another in a minute: 60 s · 2.75 / 1.25 are left."""
-    cells = read_grid({**grid, "methods": "simplecil"}).cells()
+    planned = read_grid({**grid, "methods": "simplecil"}).runs()
     folder = SweepFolder(tmp_path)
-    folder.write_cells(cells)
+    folder.write_runs(planned)
     found = Sweep.load(tmp_path)
-    assert found.status().title == "1 cells: 0 done, 0 running, 0 failed, 1 waiting"
-    folder.write_progress(cells[0].digest, progress())
-    header, (line,) = found.status().cells()
-    assert dict(zip(header, line, strict=True)) == {
+    assert found.status().title == "1 runs: 0 done, 0 running, 0 failed, 1 waiting"
+    folder.write_progress(planned[0].digest, progress())
+    table = found.status()
+    assert dict(zip(table.header, table.rows[0], strict=True)) == {
         "row": "simplecil (paper)",
         "seed": "0",
         "stream": "npz:tiny.npz",
@@ -302,7 +247,7 @@ def test_the_table_of_what_runs(grid: dict[str, Any], tmp_path: Path) -> None:
         "now": "train 5/10",
         "ETA": "0:02:12",
     }
-    folder.write_progress(cells[0].digest, progress(updated=time.time() - SILENT_SECONDS - 1))
+    folder.write_progress(planned[0].digest, progress(updated=time.time() - MAX_SILENT_SECONDS - 1))
     assert found.states()[0][1].state == "waiting"  # whoever worked on it is gone
 
 
@@ -318,15 +263,15 @@ def test_the_plan_of_a_sweep(
     (tmp_path / "half.yaml").write_text(json.dumps({**grid, "rows": rows}))
     out = tmp_path / "out"
     said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 2).out
-    assert "2 cells, 0 of them done. About 576 images to train on and 288 to look at" in said
+    assert "2 runs, 0 of them finished. About 576 training images and 288 evaluated images" in said
     assert "2 at a time, about 2.0 hours" in said
     said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 8).out
     assert "8 at a time, about 30 minutes" in said
     said = cli("sweep", tmp_path / "grid.yaml", "--out", out, "--plan", "--workers", 999).out
     assert "999 at a time, about a minute" in said  # never none
     said = cli("sweep", tmp_path / "half.yaml", "--out", out, "--plan", "--workers", 1).out
-    assert "2 cells, 0 of them done, 1 cannot be run (" in said
-    assert "About 288 images to train on" in said
+    assert "2 runs, 0 of them finished, 1 cannot start (" in said
+    assert "About 288 training images" in said
     assert not out.exists()
 
 
@@ -334,7 +279,7 @@ def test_laptops_have_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     told = "GPU 0: NVIDIA GeForce RTX 3060 Laptop GPU (UUID: GPU-1)\nGPU 1: NVIDIA A100\n"
     done = subprocess.CompletedProcess("", 0, stdout=told)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("hashprompt.sweeps.processes.subprocess.run", lambda *_, **__: done)
+    monkeypatch.setattr("hashprompt.sweeps.engines.subprocess.run", lambda *_, **__: done)
     assert visible_gpus() == ["0", "1"]
 
 

@@ -73,10 +73,10 @@ def run(
         weights: mini: weights of a small ViT.
         seeds: Runs of each row.
     """
-    from hashprompt.paper.grids import cells, make_setting
+    from hashprompt.paper.grids import make_setting, runs_of
 
     setting = make_setting(scale, data, weights, seeds, parse_settings(set_))
-    planned = cells(names, setting)
+    planned = runs_of(names, setting)
     if setting.scale == "full":
         from hashprompt.paper.cost import full_cost
 
@@ -100,7 +100,7 @@ def report(
     out: Annotated[Path, typer.Option()],
     set_: Settings = None,
 ) -> None:
-    """Compare results with the paper: report.html, report.md, claims.md, figures.
+    """Compare results with the paper: report.html, report.md, figures.
 
     Args:
         ledger: Folder or URI of runs, or a ledger; may be repeated.

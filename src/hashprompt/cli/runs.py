@@ -138,18 +138,13 @@ def compare(
         cost: Also draw accuracy against size in this file.
     """
     from hashprompt.report.compare import compare as compare_runs
-    from hashprompt.report.text_table import TextTable
     from hashprompt.sweeps.folder import local_places
 
     with local_places(folders) as paths:
-        table = compare_runs(paths, allow_mixed)
-    console.print(table.to_rich())
-    tables: list[TextTable] = [table]
-    if against:
-        from hashprompt.report.against import against as differences
-
-        tables.append(differences(table, against))
-        console.print(tables[-1].to_rich())
+        found = compare_runs(paths, allow_mixed)
+    tables = [found.table(), *([found.against(against)] if against else [])]
+    for table in tables:
+        console.print(table.to_rich())
     from hashprompt.storage.files import as_given, write_atomically
 
     if markdown:
@@ -161,7 +156,7 @@ def compare(
 
         for path, draw in ((figure, compare_figure), (cost, cost_figure)):
             if path:
-                write_atomically(as_given(path), render(partial(draw, table)) or b"")
+                write_atomically(as_given(path), render(partial(draw, found)) or b"")
 
 
 def _show(result: "Result") -> None:

@@ -10,7 +10,8 @@ from hashprompt.cli.printing import console, print_error, print_line, print_text
 from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
-    from hashprompt.sweeps.runner import Engine, Sweep
+    from hashprompt.sweeps.engines import Engine
+    from hashprompt.sweeps.runner import Sweep
 
 EngineName = Annotated[str, typer.Option(help="`processes` on this machine, or `ray`.")]
 Workers = Annotated[int | None, typer.Option(help="Number of runs at a time.")]
@@ -69,21 +70,21 @@ def sweep(
     values = read_yaml_file(Path(grid), "methods: [hash, hide]")
     instead = {"streams": stream, "backbones": backbone}
     values |= {name: value for name, value in instead.items() if value is not None}
-    cells = read_grid(values).cells(only)
+    runs = read_grid(values).runs(only)
     chosen = choose_engine(engine, workers, retries, address=address, cpus=cpus, gpus=gpus)
     if plan or not quiet:
         from hashprompt.sweeps.estimate import estimate
 
-        print_text(estimate(cells, out, chosen.workers))
+        print_text(estimate(runs, out, chosen.workers))
     if not plan:
-        show(run_sweep(cells, out, chosen, quiet, log or ()), ended=True)
+        show(run_sweep(runs, out, chosen, quiet, log or ()), ended=True)
 
 
 def choose_engine(
     engine: str, workers: int | None, retries: int, **of_ray: str | float | None
 ) -> "Engine":
     """The engine with this name and the options that were given."""
-    from hashprompt.sweeps.runner import make_engine
+    from hashprompt.sweeps.engines import make_engine
 
     given = {name: value for name, value in of_ray.items() if value is not None}
     return make_engine(engine, workers, retries, **given)
@@ -93,20 +94,20 @@ def show(found: "Sweep", ended: bool = False) -> None:
     """Print the progress, the results and the failures of a sweep.
 
     Args:
-        ended: no process works on it, so a cell without a result is a failure too.
+        ended: no process works on it, so a run without a result is a failure too.
     """
     status = found.status()
-    if status.cells()[1]:
+    if status.rows:
         console.print(status.to_rich())
     else:
         print_line(status.title)
     console.print(found.table().to_rich())
     states = found.states()
-    failed = [(cell, state) for cell, state in states if state.state == "failed"]
-    for cell, state in failed:
-        print_error(f"{cell.row}, seed {cell.plan.seed}: {state.details['error']}")
+    failed = [(run, state) for run, state in states if state.state == "failed"]
+    for run, state in failed:
+        print_error(f"{run.row}, seed {run.plan.seed}: {state.details['error']}")
     left = sum(state.state in ("waiting", "running") for _, state in states) if ended else 0
     if left:
-        print_error(f"{left} cells have no result yet. Run the same command again.")
+        print_error(f"{left} runs have no result yet. Run the same command again.")
     if failed or left:
         raise typer.Exit(1)

@@ -1,1 +1,1 @@
-"""The paper by name: tables, figures and claims as data, their runs, and what came out."""
+"""The Hash paper by name: tables, figures and claims as data, their runs and results."""

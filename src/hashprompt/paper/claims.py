@@ -1,54 +1,47 @@
-"""What the paper claims, checked with runs that saw the same chance."""
+"""The claims of the paper, checked with pairs of runs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hashprompt.options import Options
-from hashprompt.paper.data import Experiment, find_experiment, read_data
+from hashprompt.paper.data import find_experiment, read_data
 from hashprompt.paper.grids import Place
-from hashprompt.paper.measures import FORMATS, MEASURES, Measure, asked
 from hashprompt.paper.results import Results
+from hashprompt.report.measures import MEASURES, evaluation
 from hashprompt.report.statistics import Difference, paired_difference
 from hashprompt.report.text_table import TextTable
 
 Verdict = Literal["supported", "not supported", "mixed", "one run", "not run"]
 RULE = (
-    "The difference of two rows is taken over runs with the same seed and class order, with a "
-    "bootstrap interval of 95 %. The claim is supported if the whole interval lies on the claimed "
-    "side of zero, not supported if it lies on the other side, mixed if it holds zero. One pair "
-    "tells nothing of chance: it is called one run. That two rows are the same is supported if "
-    "the interval lies within the tolerance, and not if it lies outside. A claim with several "
-    "comparisons has the verdict that all of them have, else mixed; those not run are left aside."
+    "A difference of two rows is taken over runs with the same seed and class order, with a 95 % "
+    "bootstrap interval. Supported: the whole interval is on the claimed side of zero (`same`: "
+    "within the tolerance). Not supported: it is on the other side. Mixed: it contains zero. One "
+    "run: a single pair. Several comparisons have the verdict they share, else mixed."
 )
+# Formats of differences; by default two decimals.
+FORMATS = {"hours": "+.3g", "usage entropy": "+.3f", "prompt parameters": "+,.0f"}
 
 
 class Check(Options):
-    """Two rows that are compared."""
+    """A comparison of two rows."""
 
     table: str
     ours: str
     theirs: str
-    asked: tuple[str, str] | None = Field(
-        None, description="of learners that were tested again: how ours was, how theirs"
+    evaluations: list[str] = Field(
+        default_factory=list, description="names of further evaluations: of ours, of theirs"
     )
 
     @property
     def text(self) -> str:
-        ours, theirs = self.asked or ("", "")
-        return " − ".join(
-            f"{row}, {how}" if how else row
-            for row, how in ((self.ours, ours), (self.theirs, theirs))
-        )
-
-    def measures(self, metric: str) -> tuple[Measure, Measure]:
-        """Of ours and of theirs."""
-        if self.asked:
-            return asked(self.asked[0]), asked(self.asked[1])
-        return MEASURES[metric], MEASURES[metric]
+        names = [self.ours, self.theirs]
+        if self.evaluations:
+            names = [f"{row}, {name}" for row, name in zip(names, self.evaluations, strict=True)]
+        return " − ".join(names)
 
 
 class Claim(Options):
@@ -62,24 +55,13 @@ class Claim(Options):
     note: str = ""
     checks: list[Check]
 
-    @model_validator(mode="after")
-    def _names_what_is_there(self) -> Self:
-        for check in self.checks:
-            experiment = find_experiment(check.table)
-            rows = {row.name for row in experiment.rows}
-            ways = set(check.asked or ()) <= experiment.ask.keys()
-            if not ({check.ours, check.theirs} <= rows and ways and self.metric in MEASURES):
-                raise ValueError(f"{self.name}: no such row or metric: {check}")
-        return self
-
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of one comparison on one data set at one place."""
+    """One comparison on one data set at one place."""
 
     check: Check
     place: Place
-    where: str  # its name
     data_set: str
     difference: Difference | None
     paper: float | None  # the difference in the paper's own table
@@ -87,36 +69,32 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Judged(TextTable):
+class CheckedClaim:
     """A claim with its findings."""
 
     claim: Claim
     findings: tuple[Finding, ...]
 
-    @property
-    def title(self) -> str:
-        return self.claim.name
-
     def verdict(self, place: Place) -> Verdict:
         return combined([f.verdict for f in self.findings if f.place == place])
 
-    def cells(self) -> tuple[list[str], list[list[str]]]:
+    def table(self, results: Results) -> TextTable:
+        """All comparisons that have runs."""
+        form = FORMATS.get(self.claim.metric, "+.2f")
+        rows = []
+        for found in self.findings:
+            if found.difference is not None:
+                where = results.name(found.place)
+                paper = "–" if found.paper is None else format(found.paper, form)
+                if found.place.scale == "full":
+                    where += f", {found.data_set}"
+                elif found.paper is not None:
+                    paper += f" ({found.data_set})"
+                pairs = str(found.difference.pairs)
+                ours = found.difference.text(form)
+                rows.append([found.check.text, where, ours, pairs, paper, found.verdict])
         header = ["comparison", "where", "difference [95 %]", "pairs", "paper", "verdict"]
-        return header, [self._line(f, f.difference) for f in self.findings if f.difference]
-
-    def _line(self, finding: Finding, found: Difference) -> list[str]:
-        check, is_full = finding.check, finding.place.scale == "full"
-        where = f"{finding.where}, {finding.data_set}" if is_full else finding.where
-        paper = "–" if finding.paper is None else self._written(finding.paper)
-        if finding.paper is not None and not is_full:
-            paper += f" ({finding.data_set})"
-        ours = self._written(found.mean)
-        if found.low is not None and found.high is not None:
-            ours += f" [{self._written(found.low)}, {self._written(found.high)}]"
-        return [check.text, where, ours, str(found.pairs), paper, finding.verdict]
-
-    def _written(self, value: float) -> str:
-        return format(value, FORMATS.get(self.claim.metric, "+.2f"))
+        return TextTable(self.claim.name, header, rows)
 
 
 @cache
@@ -125,60 +103,39 @@ def claims() -> tuple[Claim, ...]:
     return tuple(Claim(**claim) for claim in read_data("claims.yaml"))
 
 
-def judge(results: Results) -> list[Judged]:
+def check_claims(results: Results) -> list[CheckedClaim]:
     """Every claim at every place that has runs."""
-    return [Judged(claim, tuple(_findings(claim, results))) for claim in claims()]
+    return [CheckedClaim(claim, tuple(_findings(claim, results))) for claim in claims()]
 
 
 def _findings(claim: Claim, results: Results) -> Iterator[Finding]:
     for place in results.places:
-        where = results.name(place)
         for check in claim.checks:
             experiment = find_experiment(check.table)
+            rows = [experiment.row(name) for name in (check.ours, check.theirs)]
+            measures = [evaluation(name) for name in check.evaluations]
+            measures = measures or [MEASURES[claim.metric]] * 2
             for data_set in experiment.sets_at(place.scale):
-                found = _difference(claim, check, experiment, results, place, data_set)
-                paper = _paper_difference(claim, check, experiment, data_set)
-                verdict = verdict_of(found, claim)
-                yield Finding(check, place, where, data_set, found, paper, verdict)
-
-
-def _difference(
-    claim: Claim,
-    check: Check,
-    experiment: Experiment,
-    results: Results,
-    place: Place,
-    data_set: str,
-) -> Difference | None:
-    """Over the runs of both rows that share seed and class order."""
-    of_ours, of_theirs = check.measures(claim.metric)
-    ours, theirs = (
-        results.find(place, experiment, experiment.row(name), data_set)
-        for name in (check.ours, check.theirs)
-    )
-    pairs = [
-        (mine, other)
-        for chance in ours
-        if chance in theirs
-        and (mine := of_ours(ours[chance])) is not None
-        and (other := of_theirs(theirs[chance])) is not None
-    ]
-    return paired_difference([a for a, _ in pairs], [b for _, b in pairs])
-
-
-def _paper_difference(
-    claim: Claim, check: Check, experiment: Experiment, data_set: str
-) -> float | None:
-    for column in [] if check.asked else experiment.columns:
-        if column.set == data_set and column.metric == claim.metric:
-            rows = (experiment.row(name) for name in (check.ours, check.theirs))
-            ours, theirs = (experiment.value(row, column) for row in rows)
-            return ours.mean - theirs.mean if ours and theirs else None
-    return None
+                runs = [results.find(place, experiment, row, data_set) for row in rows]
+                ours, theirs = (
+                    {key: measure(result) for key, result in found.items()}
+                    for found, measure in zip(runs, measures, strict=True)
+                )
+                difference = paired_difference(ours, theirs)
+                values = [
+                    experiment.value(row, column)
+                    for column in experiment.columns
+                    for row in rows
+                    if (column.set, column.metric) == (data_set, claim.metric)
+                ]
+                means = [value.mean for value in values if value and not check.evaluations]
+                paper = means[0] - means[1] if len(means) == 2 else None
+                verdict = verdict_of(difference, claim)
+                yield Finding(check, place, data_set, difference, paper, verdict)
 
 
 def verdict_of(difference: Difference | None, claim: Claim) -> Verdict:
-    """One comparison, by the `RULE`."""
+    """The verdict of one comparison, by the `RULE`."""
     if difference is None:
         return "not run"
     if difference.low is None or difference.high is None:
@@ -194,8 +151,8 @@ def verdict_of(difference: Difference | None, claim: Claim) -> Verdict:
 
 
 def combined(verdicts: Sequence[Verdict]) -> Verdict:
-    """Several comparisons of one claim, by the `RULE`."""
-    told = {verdict for verdict in verdicts if verdict != "not run"}
-    if not told:
+    """The verdict of several comparisons, by the `RULE`."""
+    found = {verdict for verdict in verdicts if verdict != "not run"}
+    if not found:
         return "not run"
-    return told.pop() if len(told) == 1 else "mixed"
+    return found.pop() if len(found) == 1 else "mixed"

@@ -1,44 +1,27 @@
-"""The paper's tables and figures as they are written down in this package."""
+"""The tables and figures of the paper, as stored in this package."""
 
 import re
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field
 
 from hashprompt.errors import UserError
 from hashprompt.options import Options, unknown
+from hashprompt.report.text_table import Stat
 from hashprompt.sweeps.grid import RowSpec
 
 Scale = Literal["nano", "mini", "full"]
-Metric = Literal["FAA", "CAA", "FM", "hours", "drift"]
 SCALES: tuple[Scale, ...] = ("nano", "mini", "full")
-
-
-class Value(NamedTuple):
-    """A number of the paper."""
-
-    mean: float
-    deviation: float | None = None
-
-    def __str__(self) -> str:
-        more = "" if self.deviation is None else f" ± {self.deviation:.2f}"
-        return f"{self.mean:.2f}{more}"
-
-
-def _as_value(given: Any) -> Any:
-    return (given, None) if isinstance(given, int | float) else given
-
-
-PaperValue = Annotated[Value, BeforeValidator(_as_value)]
+ByScale = dict[Scale, dict[str, Any]]  # options
 
 
 class Column(Options):
     """A column of numbers."""
 
-    set: str = Field(description="data set, as the paper calls it")
-    metric: Metric = Field("FAA", description="what is measured")
+    set: str = Field(description="data set, by its name in the paper")
+    metric: Literal["FAA", "CAA", "FM", "hours", "drift"] = "FAA"
 
     @property
     def name(self) -> str:
@@ -46,21 +29,21 @@ class Column(Options):
 
 
 class PaperRow(RowSpec):
-    """A row: what the paper calls it, what we run for it, what the paper found."""
+    """A row: its name in the paper, the run that stands for it, the paper's values."""
 
     name: str = Field(description="unique in its table")
-    labels: list[str] = Field(default_factory=list, description="its cells before the numbers")
+    labels: list[str] = Field(default_factory=list, description="cells before the numbers")
     backbone: str = Field("sup21k", description="weights at scale full")
-    at: dict[Scale, dict[str, Any]] = Field(
-        default_factory=dict, description="options that differ at a scale"
+    at: ByScale = Field(default_factory=dict, description="options of one scale")
+    paper: list[float | tuple[float, float]] = Field(
+        default_factory=list, description="values of the paper: mean, or mean and deviation"
     )
-    paper: list[PaperValue] = Field(default_factory=list, description="the paper's values")
-    series: str = Field("", description="its line in a figure")
-    x: float | None = Field(None, description="its place on that line")
+    series: str = Field("", description="line in a figure")
+    x: float | None = Field(None, description="position on that line")
 
 
 class Mark(Options):
-    """Where the paper contradicts itself. Without rows and columns the whole table is meant."""
+    """A contradiction in the paper. Without rows and columns it concerns the whole table."""
 
     text: str
     rows: list[str] = Field(default_factory=list)
@@ -68,44 +51,24 @@ class Mark(Options):
 
 
 class Experiment(Options):
-    """A table, or what a figure needs beside the tables."""
+    """A table, or the runs of a figure."""
 
     name: str
     title: str
     label: str = Field("", description="in the LaTeX source")
-    header: list[str] = Field(default_factory=lambda: ["row"], description="of the labels")
+    header: list[str] = Field(default_factory=lambda: ["row"], description="headings of labels")
     columns: list[Column] = Field(default_factory=list)
     rows: list[PaperRow] = Field(default_factory=list)
     uses: list[str] = Field(default_factory=list, description="tables whose runs it needs")
     scales: list[Scale] = Field(default_factory=lambda: list(SCALES))
-    options: dict[str, Any] = Field(default_factory=dict, description="of all its runs")
-    at: dict[Scale, dict[str, Any]] = Field(
-        default_factory=dict, description="options that differ at a scale"
+    options: dict[str, Any] = Field(default_factory=dict, description="options of all runs")
+    at: ByScale = Field(default_factory=dict, description="options of one scale")
+    streams: dict[Scale, str] = Field(default_factory=dict, description="other streams of a scale")
+    evaluate: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="further evaluations; see `Grid.evaluate`"
     )
-    streams: dict[Scale, str] = Field(
-        default_factory=dict, description="streams other than the scale's own"
-    )
-    ask: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="finished learners are tested again; see `Grid.ask`"
-    )
-    notes: dict[Scale, str] = Field(default_factory=dict, description="how a scale differs")
+    notes: dict[Scale, str] = Field(default_factory=dict, description="differences of a scale")
     marks: list[Mark] = Field(default_factory=list)
-
-    @model_validator(mode="after")
-    def _is_complete(self) -> Self:
-        names = [row.name for row in self.rows]
-        columns = {column.name for column in self.columns}
-        if len(set(names)) < len(names):
-            raise ValueError(f"{self.name}: two rows have the same name")
-        for row in self.rows:
-            if len(row.paper) not in (0, len(columns)):
-                raise ValueError(f"{self.name}, {row.name}: a value for each column, or none")
-            if len(row.labels) not in (0, len(self.header)):
-                raise ValueError(f"{self.name}, {row.name}: a label for each heading, or none")
-        for mark in self.marks:
-            if not (set(mark.rows) <= set(names) and set(mark.columns) <= columns):
-                raise ValueError(f"{self.name}: a mark on cells that are not there: {mark.text}")
-        return self
 
     @property
     def sets(self) -> list[str]:
@@ -113,7 +76,7 @@ class Experiment(Options):
         return list(dict.fromkeys(column.set for column in self.columns))
 
     def sets_at(self, scale: Scale) -> list[str]:
-        """Data sets that a scale can stand for: one stream stands for the first."""
+        """Data sets at a scale. Below `full` one stream stands for the first."""
         if scale not in self.scales:
             return []
         return self.sets if scale == "full" else self.sets[:1]
@@ -121,16 +84,29 @@ class Experiment(Options):
     def row(self, name: str) -> PaperRow:
         return next(row for row in self.rows if row.name == name)
 
-    def value(self, row: PaperRow, column: Column) -> Value | None:
-        """The paper's number, if it gives one."""
-        return row.paper[self.columns.index(column)] if row.paper else None
+    def value(self, row: PaperRow, column: Column) -> Stat | None:
+        """The value in the paper, if there is one."""
+        if not row.paper:
+            return None
+        found = row.paper[self.columns.index(column)]
+        return Stat(*found) if isinstance(found, tuple) else Stat(found)
 
-    def marks_on(self, row: PaperRow, column: Column) -> list[Mark]:
-        return [m for m in self.marks if row.name in m.rows and column.name in m.columns]
+    def marks_on(self, row: PaperRow, column: Column) -> list[str]:
+        """Numbers of the marks on a cell."""
+        return [
+            mark_number(number)
+            for number, mark in enumerate(self.marks)
+            if row.name in mark.rows and column.name in mark.columns
+        ]
+
+
+def mark_number(number: int) -> str:
+    """`†1` for the mark of number 0."""
+    return f"†{number + 1}"
 
 
 class StreamOfSet(Options):
-    """Where a data set of the paper is found here."""
+    """Our stream for a data set of the paper."""
 
     stream: str
     tasks: int
@@ -138,7 +114,7 @@ class StreamOfSet(Options):
 
 
 class ScaleSpec(Options):
-    """Where runs take place, and with which options."""
+    """Data, weights and options of a scale."""
 
     about: str
     stream: str = ""
@@ -147,10 +123,6 @@ class ScaleSpec(Options):
     options: dict[str, Any] = Field(default_factory=dict)
     if_known: dict[str, Any] = Field(default_factory=dict)
     methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
-
-    def options_of(self, method: str, preset: str | None) -> dict[str, Any]:
-        """What suits a method here; `method/preset` where a preset needs other values."""
-        return self.methods.get(f"{method}/{preset}", self.methods.get(method, {}))
 
 
 class ScaleTable(Options):
@@ -164,34 +136,32 @@ class ScaleTable(Options):
 def experiments() -> dict[str, Experiment]:
     """All tables and figures by name: T1 … T14, F1 …"""
     folder = files("hashprompt.paper") / "experiments"
-    stems = sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if "yaml" in f.name)
-    ordered = sorted(stems, key=lambda stem: (stem[0] != "T", stem))
-    named = {re.sub(r"^(\D)0*", r"\1", stem): stem for stem in ordered}
-    return {
-        name: Experiment(name=name, **read_data(f"experiments/{stem}.yaml"))
-        for name, stem in named.items()
-    }
+    stems = [f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")]
+    found = {}
+    for stem in sorted(stems, key=lambda stem: (stem[0] != "T", stem)):
+        name = re.sub(r"^(\D)0*", r"\1", stem)
+        found[name] = Experiment(name=name, **read_data(f"experiments/{stem}.yaml"))
+    return found
 
 
 def find_experiment(name: str) -> Experiment:
     """A table or figure by its name."""
     known = experiments()
-    found = known.get(name.upper())
-    if found is None:
+    if name.upper() not in known:
         raise UserError(
             f"{unknown('table or figure', name.upper(), known)} See `hashprompt paper list`."
         )
-    return found
+    return known[name.upper()]
 
 
 @cache
 def scale_table() -> ScaleTable:
-    """What the scales are."""
+    """All scales."""
     return ScaleTable(**read_data("scales.yaml"))
 
 
 def read_data(name: str) -> Any:
     """A YAML file of this package."""
-    import yaml  # not for names alone
+    import yaml  # not needed for names
 
     return yaml.safe_load((files("hashprompt.paper") / name).read_text("utf-8"))

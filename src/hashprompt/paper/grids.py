@@ -1,18 +1,16 @@
-"""The runs behind a table or figure: a grid at each scale, and how finished runs are recognised."""
+"""The runs of a table or figure at each scale, and the recognition of finished runs."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hashprompt.data.streams.names import EMBEDDED
-from hashprompt.errors import UserError
-from hashprompt.methods.registry import find_method
-from hashprompt.options import Options, build, split_options
-from hashprompt.options.run import RunOptions
-from hashprompt.options.stream import StreamOptions
+from hashprompt.errors import UserError, shortened
+from hashprompt.options import unknown
 from hashprompt.paper.data import (
     SCALES,
     Experiment,
@@ -22,11 +20,11 @@ from hashprompt.paper.data import (
     find_experiment,
     scale_table,
 )
-from hashprompt.runs.plan import Plan, without_folders
-from hashprompt.sweeps.grid import Cell, Grid, RowSpec
+from hashprompt.runs.plan import Plan, plan, without_folders
+from hashprompt.sweeps.grid import GridRun, option_names
 
-SEEDS = 3  # as the paper
-CHANCE = {"seed", "order_seed"}  # what may differ between the runs of one row
+SEEDS = 3  # as in the paper
+SEED_OPTIONS = {"seed", "order_seed"}  # may differ between the runs of a row
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,8 @@ class Setting:
     """Where and how often an experiment is run.
 
     Args:
-        stream, backbone: at mini, those of the user.
-        changes: options that the user wants otherwise; what makes a row stays as it is.
+        stream, backbone: at mini, files of the user.
+        changes: options of the user; those that define a row stay as they are.
     """
 
     scale: Scale
@@ -48,11 +46,11 @@ class Setting:
     def spec(self) -> ScaleSpec:
         return scale_table().scales[self.scale]
 
-    def seed_list(self) -> list[int | dict[str, Any]]:
+    def seed_options(self) -> list[dict[str, int]]:
+        """Seeds, with class orders where the scale has its own."""
         first = self.spec.first_order
-        if first is None:
-            return list(range(self.seeds))
-        return [{"seed": seed, "order_seed": first + seed} for seed in range(self.seeds)]
+        orders = [{} if first is None else {"order_seed": first + n} for n in range(self.seeds)]
+        return [{"seed": number, **order} for number, order in enumerate(orders)]
 
 
 def make_setting(
@@ -62,28 +60,39 @@ def make_setting(
     seeds: int = SEEDS,
     changes: Mapping[str, Any] | None = None,
 ) -> Setting:
-    """What the user asked for, checked."""
+    """The setting of a command, checked."""
     if scale not in SCALES:
         raise UserError(f"Unknown scale `{scale}`. There are: {', '.join(SCALES)}.")
     if seeds < 1:
-        raise UserError(f"seeds={seeds}: at least one has to be run.")
+        raise UserError(f"seeds={seeds}: expected at least one.")
     if scale != "mini":
         if data or weights:
-            raise UserError(f"--data and --weights are for --scale mini; {scale} has its own.")
+            raise UserError(f"--data and --weights are for --scale mini, not for {scale}.")
         return Setting(scale, seeds=seeds, changes=changes or {})
     if data is None or weights is None:
         raise UserError(
-            "--scale mini needs images and weights of yours: --data IMAGES.npz (x_train, y_train, "
-            "x_test, y_test) and --weights VIT.safetensors, e.g. a ViT-Ti. Nothing of yours: "
-            "--scale nano."
+            "--scale mini needs your images and weights: --data IMAGES.npz (x_train, y_train, "
+            "x_test, y_test) and --weights VIT.safetensors, e.g. a ViT-Ti. --scale nano needs none."
         )
     if not data.is_file():
         raise UserError(f"No images at {data}. Expected an .npz file with x_train, y_train, …")
     return Setting("mini", f"npz:{data}", str(weights), seeds, changes or {})
 
 
-def grids(experiment: Experiment, setting: Setting) -> list[Grid]:
-    """The grid of an experiment; one for each pre-training, since rows may depend on it."""
+def runs_of(names: Iterable[str], setting: Setting) -> list[GridRun]:
+    """All runs of tables and figures. Rows that share a run have the same digest."""
+    found = [find_experiment(name) for name in names]
+    used = [[find_experiment(table) for table in e.uses] or [e] for e in found]
+    different = list({e.name: e for group in used for e in group}.values())
+    check_changes(different, setting.changes)
+    return [
+        replace(run, row=f"{experiment.name} {run.row}")
+        for experiment in different
+        for run in _runs(experiment, setting)
+    ]
+
+
+def _runs(experiment: Experiment, setting: Setting) -> Iterator[GridRun]:
     scale, spec = setting.scale, setting.spec
     if scale not in experiment.scales:
         raise UserError(
@@ -93,27 +102,33 @@ def grids(experiment: Experiment, setting: Setting) -> list[Grid]:
     own = experiment.streams.get(scale) or setting.stream or spec.stream
     sets = scale_table().sets
     streams = [own] if own else [sets[name].stream for name in experiment.sets]
-    backbone = setting.backbone or spec.backbone
-    rows: dict[str, dict[str, RowSpec]] = {}
-    for row in experiment.rows:
-        options = _options(experiment, row, setting)
-        run = RowSpec(method=row.method, preset=row.preset, options=options)
-        rows.setdefault(backbone or row.backbone, {})[row.name] = run
-    common = {
-        "streams": streams,
-        "seeds": setting.seed_list(),
-        "options": spec.options,
-        "options_if_known": spec.if_known,
-        "ask": experiment.ask,
-    }
-    return [build(Grid, {**common, "rows": rows[name], "backbones": [name]}) for name in rows]
+    for seeds, stream, row in product(setting.seed_options(), streams, experiment.rows):
+        known = option_names(row.method)
+        order = {name: value for name, value in seeds.items() if name != "seed"}
+        planned = plan(
+            method=row.method,
+            stream=stream,
+            backbone=setting.backbone or spec.backbone or row.backbone,
+            seed=seeds["seed"],
+            preset=row.preset,
+            options={
+                **{name: value for name, value in spec.if_known.items() if name in known},
+                **spec.options,
+                **order,
+                **_options(experiment, row, setting, known),
+            },
+        )
+        evaluate = {n: o for n, o in experiment.evaluate.items() if o.keys() <= known}
+        yield GridRun(row.name, planned, evaluate)
 
 
-def _options(experiment: Experiment, row: PaperRow, setting: Setting) -> dict[str, Any]:
-    """From what suits the method here to what makes the row what it is."""
-    known = {name for group in _groups(row) for name in group.model_fields}
+def _options(
+    experiment: Experiment, row: PaperRow, setting: Setting, known: set[str]
+) -> dict[str, Any]:
+    """Options by precedence: of the method at this scale first, of the row last."""
+    methods = setting.spec.methods  # `method/preset` where a preset needs other values
     return {
-        **setting.spec.options_of(row.method, row.preset),
+        **methods.get(f"{row.method}/{row.preset}", methods.get(row.method, {})),
         **experiment.options,
         **experiment.at.get(setting.scale, {}),
         **{name: value for name, value in setting.changes.items() if name in known},
@@ -124,35 +139,15 @@ def _options(experiment: Experiment, row: PaperRow, setting: Setting) -> dict[st
 
 def check_changes(found: Iterable[Experiment], changes: Mapping[str, Any]) -> None:
     """Refuse an option that no row of these tables and figures has."""
-    groups = [group for experiment in found for row in experiment.rows for group in _groups(row)]
-    split_options(changes, *dict.fromkeys(groups))
-
-
-def _groups(row: PaperRow) -> tuple[type[Options], ...]:
-    return find_method(row.method).config, StreamOptions, RunOptions
-
-
-def cells(names: Iterable[str], setting: Setting) -> list[Cell]:
-    """All runs that tables and figures need; rows that are one run have the same digest."""
-    found = _with_used(names)
-    check_changes(found, setting.changes)
-    return [
-        replace(cell, row=f"{experiment.name} {cell.row}")
-        for experiment in found
-        for grid in grids(experiment, setting)
-        for cell in grid.cells()
-    ]
-
-
-def _with_used(names: Iterable[str]) -> list[Experiment]:
-    """Experiments by name; a figure that uses tables stands for them."""
-    found = [find_experiment(name) for name in names]
-    used = [[find_experiment(table) for table in e.uses] or [e] for e in found]
-    return list({e.name: e for group in used for e in group}.values())
+    methods = {row.method for experiment in found for row in experiment.rows}
+    known = set().union(*map(option_names, methods))
+    for name in changes:
+        if name not in known:
+            raise UserError(unknown("option", shortened(name), known))
 
 
 class Place(NamedTuple):
-    """Where a run took place; at mini also on what."""
+    """Scale of a run; at mini also its files."""
 
     scale: Scale
     stream: str = ""
@@ -160,49 +155,47 @@ class Place(NamedTuple):
 
     @property
     def files(self) -> str:
-        """Those of the user's, at mini."""
+        """Files of the user, at mini."""
         return ", ".join(filter(None, [self.stream.removeprefix("npz:"), self.backbone]))
 
 
 def place_of(plan: Plan) -> Place | None:
-    """Where a run took place; None for a stream that stands for none of the paper's."""
-    names = without_folders({"stream": plan.stream, "backbone": plan.backbone})
+    """Scale of a run; None for a stream of no scale."""
     if plan.stream in EMBEDDED:
         return Place("nano")
     if plan.stream.startswith("npz:") or plan.stream.endswith(".npz"):
+        names = without_folders({"stream": plan.stream, "backbone": plan.backbone})
         return Place("mini", names["stream"], names["backbone"])
     published = {spec.stream for spec in scale_table().sets.values()}
     return Place("full") if plan.stream in published else None
 
 
 def key_of(plan: Plan, scale: Scale) -> str:
-    """The row that a run belongs to: all that decides but chance.
+    """Identity of a run without seeds, which all runs of a row share.
 
-    At mini it does not name the user's files, so that a report can look for it without them.
+    At mini the files of the user are left out, so that a report needs no files.
     """
-    identity = {name: value for name, value in plan.identity().items() if name not in CHANCE}
-    options = {k: v for k, v in identity.pop("options").items() if k not in CHANCE}
-    if scale == "mini":
-        identity |= {"stream": "", "backbone": ""}
-    return json.dumps([identity, options], sort_keys=True)
+    identity = plan.identity()
+    options = {k: v for k, v in identity.pop("options").items() if k not in SEED_OPTIONS}
+    names = ["method", "preset", *(["stream", "backbone"] if scale != "mini" else [])]
+    return json.dumps([identity[name] for name in names] + [options], sort_keys=True)
 
 
 @cache
 def row_keys(name: str, scale: Scale, changes: str = "{}") -> dict[tuple[str, str], str]:
-    """(row, data set) -> key of the runs that belong there.
+    """Keys of the runs of a table by row and data set.
 
     Args:
-        changes: the user's options as JSON.
+        changes: options of the user as JSON.
     """
     experiment = find_experiment(name)
     if scale not in experiment.scales:
         return {}
-    # Files of the user's are not in the key, so any names do.
+    # A key holds no files of the user, so any names do.
     names = ("npz:any", "nano") if scale == "mini" else ("", "")
     setting = Setting(scale, *names, seeds=1, changes=json.loads(changes))
     sets = {spec.stream: data_set for data_set, spec in scale_table().sets.items()}
     return {
-        (cell.row, sets.get(cell.plan.stream, experiment.sets[0])): key_of(cell.plan, scale)
-        for grid in grids(experiment, setting)
-        for cell in grid.cells()
+        (run.row, sets.get(run.plan.stream, experiment.sets[0])): key_of(run.plan, scale)
+        for run in _runs(experiment, setting)
     }

@@ -1,26 +1,25 @@
-"""Finished runs of ledgers, found by the row of a table that they belong to."""
+"""Finished runs of ledgers, found by their row of a table."""
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hashprompt.errors import UserError
-from hashprompt.paper.data import Experiment, PaperRow, Scale, experiments
+from hashprompt.paper.data import Experiment, PaperRow, experiments, find_experiment
 from hashprompt.paper.grids import Place, check_changes, key_of, place_of, row_keys
 from hashprompt.report import ResultData
-from hashprompt.report.compare import Chance, Run
+from hashprompt.report.compare import Run, SeedAndOrder
 from hashprompt.report.ledger import is_empty_ledger, read_results
-from hashprompt.runs.plan import Plan, plan
+from hashprompt.runs.plan import plan_of
 
 ORDER = ("full", "mini", "nano")
-Runs = dict[Chance, ResultData]  # of one row, by the seed and class order they saw
+RunsOfRow = dict[SeedAndOrder, ResultData]
 
 
 class Results:
-    """What ledgers hold, by place and row."""
+    """Results of ledgers, by place and row."""
 
     def __init__(
         self,
@@ -29,37 +28,51 @@ class Results:
     ) -> None:
         check_changes(experiments().values(), changes or {})
         self._changes = json.dumps(changes or {}, sort_keys=True, default=str)
-        self._runs: dict[tuple[Place, str], Runs] = {}
+        self._runs: dict[tuple[Place, str], RunsOfRow] = {}
         for path, result in entries:
-            planned = _stored_plan(path, result)
+            try:
+                planned = plan_of(result["config"], files_needed=False)
+            except UserError as error:
+                raise UserError(f"{path} is of another version of hashprompt: {error}") from error
             place = place_of(planned)
             if place is not None:
                 runs = self._runs.setdefault((place, key_of(planned, place.scale)), {})
-                same = runs.setdefault(Run(path, result, ()).chance, result)  # copies count once
-                same["asked"] = {**result.get("asked", {}), **same.get("asked", {})}
+                same = runs.setdefault(Run(path, result).pairing, result)  # copies count once
+                found = (result.get("evaluations", {}), same.get("evaluations", {}))
+                same["evaluations"] = {**found[0], **found[1]}
 
     @cached_property
     def places(self) -> list[Place]:
-        """Where runs of any table took place, the paper's own scale first."""
-        wanted = {scale: self._keys(scale) for scale in {place.scale for place, _ in self._runs}}
-        places = {place for place, key in self._runs if key in wanted[place.scale]}
-        return sorted(places, key=lambda place: (ORDER.index(place.scale), place))
-
-    def _keys(self, scale: Scale) -> set[str]:
-        """Of all rows that can be run at a scale."""
-        tables = (row_keys(name, scale, self._changes) for name in experiments())
-        return {key for keys in tables for key in keys.values()}
+        """Places with runs of any table, the paper's own scale first."""
+        found = {
+            place
+            for place, key in self._runs
+            for name in experiments()
+            if key in row_keys(name, place.scale, self._changes).values()
+        }
+        return sorted(found, key=lambda place: (ORDER.index(place.scale), place))
 
     def name(self, place: Place) -> str:
-        """Its scale, with a number where the user's files make several places of one."""
+        """The scale, with a number if several sets of files were used."""
         same = [other for other in self.places if other.scale == place.scale]
         return place.scale if len(same) == 1 else f"{place.scale} {same.index(place) + 1}"
 
-    def find(self, place: Place, experiment: Experiment, row: PaperRow, data_set: str) -> Runs:
-        """Runs of a row on a data set; none, if it was not run there."""
+    def find(self, place: Place, experiment: Experiment, row: PaperRow, data_set: str) -> RunsOfRow:
+        """Runs of a row on a data set; empty if there are none."""
         keys = row_keys(experiment.name, place.scale, self._changes)
-        key = keys.get((row.name, data_set), "")
-        return self._runs.get((place, key), {})
+        return self._runs.get((place, keys.get((row.name, data_set), "")), {})
+
+    def rows(self, place: Place, table: str, data_set: str = "") -> dict[str, list[ResultData]]:
+        """Runs of all rows of a table that have some, by name; the first seed first.
+
+        Args:
+            data_set: default, and at a place with one stream: the first.
+        """
+        experiment = find_experiment(table)
+        sets = experiment.sets_at(place.scale)
+        name = data_set if data_set in sets else next(iter(sets), "")
+        found = {row.name: self.find(place, experiment, row, name) for row in experiment.rows}
+        return {row: [runs[key] for key in sorted(runs)] for row, runs in found.items() if runs}
 
 
 def read_ledgers(folders: Iterable[Path], changes: Mapping[str, Any] | None = None) -> Results:
@@ -75,14 +88,3 @@ def read_ledgers(folders: Iterable[Path], changes: Mapping[str, Any] | None = No
             )
         found += read_results([folder])
     return Results(found, changes)
-
-
-def _stored_plan(path: Path, result: ResultData) -> Plan:
-    """The plan of a result; files that it names need not be on this machine."""
-    config = result["config"]
-    try:
-        names = {n: config[n] for n in ("method", "stream", "backbone", "seed", "options")}
-        planned = plan(**names, files_needed=False)
-    except UserError as error:
-        raise UserError(f"{path} was made by another version of hashprompt: {error}") from error
-    return replace(planned, preset=config["preset"])

@@ -1,4 +1,4 @@
-"""What a finished run says: figures, one HTML page per run, a table over many runs."""
+"""Results of finished runs: figures, a page per run, tables of many runs, the ledger."""
 
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,11 @@ from hashprompt.storage.json_files import read_json
 
 ResultData = dict[str, Any]  # the content of result.json
 
-ADVICE = "`hashprompt resume` makes it anew from the checkpoints, `run --overwrite` from nothing."
-
-
-def drift_by_task(result: ResultData) -> dict[int, float]:
-    """Distance of stored class means from the truth, by task (from 0) after which it was taken."""
-    entries = result.get("diagnostics") or []
-    return {e["task"]: e["drift"] for e in entries if e.get("drift") is not None}
+ADVICE = "Write it again with `hashprompt resume` (from checkpoints) or `run --overwrite`."
 
 
 def read_result(run_dir: Path) -> ResultData:
-    """Read the result of a finished run, or say what the user can do about it."""
+    """Read the result of a finished run; errors name the next step."""
     path = inside(run_dir, "result.json")
     if not run_dir.is_dir():
         raise UserError(

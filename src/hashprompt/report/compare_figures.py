@@ -1,4 +1,4 @@
-"""Figures over many runs; apart from the table, which does without matplotlib."""
+"""Figures of many runs; separate from the table, which does not need matplotlib."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -6,11 +6,10 @@ from matplotlib.transforms import Bbox
 
 from hashprompt.report.compare import Comparison
 from hashprompt.report.figures import (
-    MARKERS,
-    PALETTE,
     count_from_one,
     figure_of,
     legend_below,
+    line_style,
     literal,
     new_axes,
 )
@@ -18,18 +17,15 @@ from hashprompt.report.figures import (
 
 def compare_figure(comparison: Comparison) -> Figure:
     """Average accuracy after each task, one line per row with a band of ± one std over seeds."""
-    axes = new_axes("Average accuracy while tasks arrive", "after learning task", "$A_t$ (%)")
+    axes = new_axes("Average accuracy on all classes so far", "after task", "accuracy (%)")
     for number, row in enumerate(comparison.rows):
-        colour = PALETTE[number % len(PALETTE)]
-        style = ("-", "--", ":")[number // len(PALETTE) % 3]
-        marker = MARKERS[number % len(MARKERS)]
-        tasks = list(row.curve)
-        means = [stat.mean for stat in row.curve.values()]
-        spread = [stat.std or 0.0 for stat in row.curve.values()]
-        axes.plot(
-            tasks, means, color=colour, ls=style, marker=marker, ms=5, label=literal(row.name)
-        )
-        if len(tasks) == 1:  # joint training has only an end: the level others aim at
+        dashes = ("-", "--", ":")[number // 6 % 3]
+        curve = row.curve
+        tasks, means = list(curve), [stat.mean for stat in curve.values()]
+        spread = [stat.std or 0.0 for stat in curve.values()]
+        axes.plot(tasks, means, ls=dashes, label=literal(row.name), **line_style(number))
+        colour = axes.lines[-1].get_color()
+        if len(tasks) == 1:  # joint training: only a final value
             axes.axhline(means[0], color=colour, ls=":", lw=1)
         if any(spread):
             low = [m - s for m, s in zip(means, spread, strict=True)]
@@ -42,39 +38,34 @@ def compare_figure(comparison: Comparison) -> Figure:
 
 
 def cost_figure(comparison: Comparison) -> Figure:
-    """Final accuracy against what is stored (as Figure 1b of the paper), in bytes.
+    """Final accuracy against stored bytes (as Figure 1b of the paper).
 
-    A number takes four bytes, an image its pixels; who keeps images has a hollow mark.
+    A value takes four bytes, an image its pixels. Methods that keep images have a hollow mark.
     """
     keeping = any(row.keeps_images for row in comparison.rows)
-    title = "Accuracy and what is stored" + (" (hollow: keeps images)" if keeping else "")
-    axes = new_axes(title, "MB stored beside the frozen ViT", "FAA (%)")
-    shown = [(row, stat) for row in comparison.rows if (stat := row.metrics["FAA"])]
+    title = "Accuracy and storage" + (" (hollow: keeps images)" if keeping else "")
+    axes = new_axes(title, "MB stored next to the frozen ViT", "final average accuracy (%)")
+    shown = [(row, stat) for row in comparison.rows if (stat := row.stat("FAA"))]
     places = [(max(row.stored_bytes, 1) / 1e6, stat.mean) for row, stat in shown]
     for number, ((row, stat), where) in enumerate(zip(shown, places, strict=True)):
-        colour = PALETTE[number % len(PALETTE)]
-        marker = MARKERS[number % len(MARKERS)]
-        axes.errorbar(
-            *where,
-            yerr=stat.std,
-            color=colour,
-            marker=marker,
-            markerfacecolor="none" if row.keeps_images else colour,
-            ls="",
-            capsize=3,
-        )
+        style = line_style(number)
+        face = "none" if row.keeps_images else style["color"]
+        axes.errorbar(*where, yerr=stat.std, ls="", capsize=3, markerfacecolor=face, **style)
     axes.set_xscale("log")
     axes.margins(x=0.15)
     _label(axes, [row.label for row, _ in shown], places)
     return figure_of(axes)
 
 
-BESIDE = {(6, 3): "left", (6, -9): "left", (-6, 3): "right", (-6, -9): "right"}
-ABOVE_AND_BELOW = {(0, 8): "center", (0, -14): "center"}
+# Places of a name: offset from its point, alignment.
+OFFSETS = {
+    **{(6, 3): "left", (6, -9): "left", (-6, 3): "right", (-6, -9): "right"},
+    **{(0, 8): "center", (0, -14): "center"},
+}
 
 
 def _label(axes: Axes, names: list[str], places: list[tuple[float, float]]) -> None:
-    """Write each name where it covers least of the points and of the names before it."""
+    """Write each name where it overlaps least with points and earlier names."""
     axes.autoscale_view()
     taken = [Bbox([p - 4, p + 4]) for p in map(axes.transData.transform, places)]
     for name, place in zip(names, places, strict=True):
@@ -82,7 +73,7 @@ def _label(axes: Axes, names: list[str], places: list[tuple[float, float]]) -> N
             axes.annotate(
                 literal(name), place, offset, textcoords="offset points", fontsize=8, ha=align
             )
-            for offset, align in {**BESIDE, **ABOVE_AND_BELOW}.items()
+            for offset, align in OFFSETS.items()
         ]
         boxes = {text: text.get_window_extent() for text in tried}
         best = min(tried, key=lambda text: _covered(boxes[text], taken))  # the first of equals
@@ -93,6 +84,6 @@ def _label(axes: Axes, names: list[str], places: list[tuple[float, float]]) -> N
 
 
 def _covered(box: Bbox, others: list[Bbox]) -> float:
-    """The area, in pixels, that a box shares with others."""
+    """Area that a box shares with others, in pixels."""
     shared = (Bbox.intersection(box, other) for other in others)
     return sum(part.width * part.height for part in shared if part is not None)

@@ -1,11 +1,11 @@
 """Figures of one run: pure functions from the content of result.json to a matplotlib figure.
 
-A function returns None where the run has no data for it (no expert usage without a pool).
+A function returns None if the run has no data for it (expert usage without a pool).
 """
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import matplotlib as mpl
@@ -14,12 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from hashprompt.report import ResultData, drift_by_task
+from hashprompt.report import ResultData
+from hashprompt.report.measures import drift_by_task, usage_entropy
 from hashprompt.texts import visible
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 MARKERS = "osD^vP"
-HEAT = "viridis"  # even steps in lightness, also without colour vision
+HEAT = "viridis"  # equal steps in lightness, also without colour vision
 
 _INK, _PAPER = "#e8e8e8", "#1c1f24"
 LIGHT: dict[Any, Any] = {
@@ -37,7 +38,7 @@ DARK = LIGHT | {
 
 
 def new_axes(title: str, xlabel: str, ylabel: str) -> Axes:
-    """Empty axes in a figure of their own, outside pyplot's global state."""
+    """Empty axes in a new figure, outside pyplot's global state."""
     axes = Figure(figsize=(6.4, 4.2), layout="constrained").subplots()
     axes.set_title(title, loc="left", weight="bold")
     axes.set(xlabel=xlabel, ylabel=ylabel, axisbelow=True)
@@ -55,6 +56,11 @@ def figure_of(axes: Axes) -> Figure:
     return figure
 
 
+def line_style(number: int) -> dict[str, Any]:
+    """Colour and marker of the line of a number; lines repeat after six."""
+    return {"color": PALETTE[number % 6], "marker": MARKERS[number % 6], "ms": 5}
+
+
 def count_from_one(axis: Axis, count: int) -> None:
     """Label positions 0, 1, … as 1…count; beyond 20 only every fifth or so."""
     step = 1 if count <= 20 else 5 if count <= 60 else 10
@@ -63,63 +69,70 @@ def count_from_one(axis: Axis, count: int) -> None:
 
 
 def literal(name: object) -> str:
-    """A name as a text of a figure: nothing hidden, and `$` is no formula."""
+    """A name as text in a figure: no hidden characters, no formula between `$`."""
     return visible(name).replace("$", r"\$")
 
 
 def accuracy_matrix(result: ResultData) -> Figure | None:
-    """Accuracy on every task (row) after each task learned (column)."""
+    """Accuracy on every task (row) after each task (column)."""
     matrix = np.array(result["accuracy"], dtype=float)  # (T, T), null becomes nan
-    axes = new_axes("Accuracy on each task, in %", "after learning task", "on task")
+    axes = new_axes("Accuracy on each task, in %", "after task", "on task")
     low = _round_down(float(np.nanmin(matrix)))
     _heat_map(axes, matrix, low, 100.0)
     if len(matrix) <= 20:
         digits, size = (1, 8.5) if len(matrix) <= 10 else (0, 7)
+        text: dict[str, Any] = {"ha": "center", "va": "center", "size": size}
         for (row, column), value in np.ndenumerate(matrix):
             if not math.isnan(value):
-                dark_cell = value - low < 0.55 * (100 - low)
-                axes.text(
-                    column,
-                    row,
-                    f"{value:.{digits}f}",
-                    ha="center",
-                    va="center",
-                    size=size,
-                    color="white" if dark_cell else "black",
-                )
+                colour = "white" if value - low < 0.55 * (100 - low) else "black"
+                axes.text(column, row, f"{value:.{digits}f}", color=colour, **text)
     return figure_of(axes)
+
+
+def plot_lines(axes: Axes, lines: Mapping[str, tuple[list[int], list[float | None]]]) -> None:
+    """Lines over tasks (from 0) by label, with a legend if there are several."""
+    for number, (label, (tasks, values)) in enumerate(lines.items()):
+        shown = np.array(values, dtype=float)  # None becomes nan, a gap
+        axes.plot(tasks, shown, lw=1.8, label=label, **line_style(number))
+    count_from_one(axes.xaxis, 1 + max(max(tasks) for tasks, _ in lines.values()))
+    if len(lines) > 1:
+        legend_below(axes, columns=2)
 
 
 def accuracy_curves(result: ResultData) -> Figure | None:
     """Average, new-class and task-inference accuracy after each task."""
-    after = result["after_task"]
-    if len(after) < 2:
-        return None
-    tasks = [entry["task"] for entry in after]
-    axes = new_axes("Accuracy while tasks arrive", "after learning task", "accuracy (%)")
     series = {
-        "average": "average of all tasks so far",
+        "average": "all classes so far",
         "new_classes": "new classes only",
-        "task_inference": "task inferred correctly",
+        "task_inference": "task inference",
     }
-    lowest = 100.0
-    for (key, label), colour, marker in zip(series.items(), PALETTE, MARKERS, strict=False):
-        values = np.array([entry.get(key) for entry in after], dtype=float)
-        if not np.isnan(values).all():
-            axes.plot(tasks, values, color=colour, marker=marker, ms=5, lw=1.8, label=label)
-            lowest = min(lowest, float(np.nanmin(values)))
+    lines = _series(result["after_task"], series)
+    if len(result["after_task"]) < 2:
+        return None
+    axes = new_axes("Accuracy over tasks", "after task", "accuracy (%)")
+    plot_lines(axes, lines)
+    lowest = min(v for _, values in lines.values() for v in values if v is not None)
     axes.set_ylim(_round_down(lowest), 102)
-    count_from_one(axes.xaxis, max(tasks) + 1)
-    legend_below(axes)
     return figure_of(axes)
+
+
+def _series(
+    entries: list[dict[str, Any]], labels: Mapping[str, str]
+) -> dict[str, tuple[list[int], list[float | None]]]:
+    """Lines of the fields that some of the entries have."""
+    tasks = [entry["task"] for entry in entries]
+    found = {label: [entry.get(name) for entry in entries] for name, label in labels.items()}
+    return {label: (tasks, v) for label, v in found.items() if any(x is not None for x in v)}
 
 
 def usage_per_task(result: ResultData) -> Figure | None:
     """Share of each expert in the activations of each task (Figure 3 b/c of the paper)."""
-    usage = result.get("usage")
-    if not usage or len(usage[0]) == 1:  # nothing was chosen between
+    entropy = usage_entropy(result)
+    if entropy is None:  # no pool, or a single expert
         return None
-    return figure_of(usage_map(usage, "task"))
+    axes = usage_map(result["usage"], "task")
+    axes.set_title(f"Use of the experts (entropy {entropy:.2f})", loc="left", weight="bold")
+    return figure_of(axes)
 
 
 def usage_map(usage: list[list[int]], row: str) -> Axes:
@@ -127,7 +140,7 @@ def usage_map(usage: list[list[int]], row: str) -> Axes:
 
     Args:
         usage: (T, N) activations.
-        row: what a row stands for, `task` or `learn`.
+        row: what a row stands for, e.g. `task`.
     """
     counts = np.array(usage, dtype=float)
     axes = new_axes(f"Use of the experts by each {row}", "expert", f"while learning {row}")
@@ -136,101 +149,42 @@ def usage_map(usage: list[list[int]], row: str) -> Axes:
     return axes
 
 
-def usage_overall(result: ResultData) -> Figure | None:
-    """Share of each expert over all tasks (Figure 1c of the paper)."""
-    usage = result.get("usage")
-    if not usage or len(usage[0]) == 1:
-        return None
-    counts = np.array(usage, dtype=float).sum(axis=0)  # (N,)
-    shares = counts / max(counts.sum(), 1)
-    title = f"Use of the experts overall (normalised entropy {normalised_entropy(shares):.2f})"
-    axes = new_axes(title, "expert", "% of all activations")
-    axes.bar(range(len(shares)), 100 * shares, color=PALETTE[0])
-    axes.axhline(100 / len(shares), color=PALETTE[1], ls="--", lw=1.5, label="even use")
-    axes.grid(visible=False, axis="x")
-    count_from_one(axes.xaxis, len(shares))
-    axes.legend(frameon=False)
-    return figure_of(axes)
-
-
-def normalised_entropy(shares: np.ndarray) -> float:
-    """Entropy of the shares divided by its maximum: 1 is even use, 0 a single expert."""
-    used = shares[shares > 0]
-    return float(-(used * np.log(used)).sum() / math.log(len(shares))) if len(shares) > 1 else 1.0
-
-
-def routing_entropy(result: ResultData) -> Figure | None:
-    """Mean entropy of the routing weights of an image, per task."""
-    entries = [
-        entry
-        for entry in result.get("diagnostics") or []
-        if entry.get("routing_entropy") is not None
-    ]
-    if not entries:
-        return None
-    top_k = result["config"].get("options", {}).get("top_k", 2)
-    if top_k == 1:  # of one weight there is no entropy
-        return None
-    tasks = [entry["task"] for entry in entries]
-    values = [entry["routing_entropy"] for entry in entries]
-    axes = new_axes("Entropy of the routing weights", "while learning task", "H(α) in nats")
-    axes.axhline(
-        math.log(top_k),
-        color=PALETTE[1],
-        ls="--",
-        lw=1.5,
-        label=literal(f"upper bound ln {top_k} (equal weights)"),
-    )
-    axes.plot(tasks, values, color=PALETTE[0], marker="o", ms=5, lw=1.8, label="mean over images")
-    axes.set_ylim(0, 1.1 * max(math.log(top_k), *values))
-    count_from_one(axes.xaxis, max(tasks) + 1)
-    legend_below(axes)
-    return figure_of(axes)
-
-
 ROUTING = {
-    "favourite_share": "images that take the favourite",
-    "usage_entropy": "evenness of use",
-    "routing_varies": "what varies between images",
+    "favourite_share": "images that use the most-used expert",
+    "usage_entropy": "entropy of use",
+    "routing_varies": "variance between images",
     "routing_by_class": "… of it between classes",
 }
 
 
 def routing(result: ResultData) -> Figure | None:
-    """How much of the images the routers see, where there is something to route."""
+    """Dependence of the routing on the image."""
     entries = [e for e in result.get("diagnostics") or [] if e.get("routing_varies") is not None]
     if not entries:
         return None
-    axes = new_axes("What the routers see of the images", "after task", "share")
-    tasks = [entry["task"] for entry in entries]
-    for number, (name, label) in enumerate(ROUTING.items()):
-        values = [entry.get(name) for entry in entries]
-        colour, marker = PALETTE[number], MARKERS[number]
-        axes.plot(tasks, values, color=colour, marker=marker, ms=5, lw=1.8, label=label)
+    axes = new_axes("Routing", "after task", "share")
+    plot_lines(axes, _series(entries, ROUTING))
     axes.set_ylim(-0.03, 1.03)
-    count_from_one(axes.xaxis, max(tasks) + 1)
-    legend_below(axes, columns=2)
     return figure_of(axes)
 
 
 def drift(result: ResultData) -> Figure | None:
-    """Distance of stored means of old classes from the truth, where it was measured."""
+    """Distance of stored means of old classes from recomputed ones, if measured."""
     found = drift_by_task(result)
     if not found:
         return None
-    axes = new_axes("Stored means of old classes", "after task", "distance (class spreads)")
-    axes.plot(list(found), list(found.values()), color=PALETTE[0], marker="o", ms=5, lw=1.8)
+    axes = new_axes("Drift of stored class means", "after task", "distance (σ)")
+    plot_lines(axes, {"drift": (list(found), list(found.values()))})
     axes.set_ylim(0, 1.1 * max(*found.values(), 0.1))
-    count_from_one(axes.xaxis, max(found) + 1)
     return figure_of(axes)
 
 
 def parameters(result: ResultData) -> Figure | None:
-    """Numbers stored after the last task, by kind."""
+    """Stored values after the last task, by kind."""
     counts = {name: n for name, n in (result.get("parameters") or {}).items() if n}
     if not counts:
         return None
-    axes = new_axes("Stored numbers after the last task", "count (log scale)", "")
+    axes = new_axes("Stored values after the last task", "count (log scale)", "")
     bars = axes.barh([*map(literal, counts)], [*counts.values()], color=PALETTE[0])
     axes.bar_label(bars, [f"{n:,}" for n in counts.values()], padding=4)
     axes.set_xscale("log")
@@ -249,7 +203,7 @@ def timings(result: ResultData) -> Figure | None:
     tasks = max(entry["task"] for entry in entries) + 1
     for entry in entries:
         seconds.setdefault(entry["phase"], np.zeros(tasks))[entry["task"]] += entry["seconds"]
-    axes = new_axes("Time", "task", "seconds")
+    axes = new_axes("Time of each task", "task", "seconds")
     bottom = np.zeros(tasks)
     for number, (phase, values) in enumerate(seconds.items()):
         colour = PALETTE[number % len(PALETTE)]
@@ -266,8 +220,6 @@ FIGURES: dict[str, Callable[[ResultData], Figure | None]] = {
     "accuracy_curves": accuracy_curves,
     "usage_per_task": usage_per_task,
     "routing": routing,
-    "usage_overall": usage_overall,
-    "routing_entropy": routing_entropy,
     "drift": drift,
     "parameters": parameters,
     "timings": timings,
@@ -275,7 +227,7 @@ FIGURES: dict[str, Callable[[ResultData], Figure | None]] = {
 
 
 def render(draw: Callable[[], Figure | None], dark: bool = False) -> bytes | None:
-    """Draw a figure on light or dark paper; the bytes of a PNG, or None if there is no data."""
+    """PNG of a figure on a light or dark background; None if there is no data."""
     with mpl.rc_context(DARK if dark else LIGHT):
         figure = draw()
         if figure is None:
@@ -286,7 +238,7 @@ def render(draw: Callable[[], Figure | None], dark: bool = False) -> bytes | Non
 
 
 def _round_down(percent: float) -> float:
-    """The ten below a percentage, as the lower end of a scale."""
+    """The lower end of an axis: a multiple of ten below a percentage."""
     return max(0.0, 10.0 * math.ceil(percent / 10 - 1))
 
 

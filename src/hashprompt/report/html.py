@@ -1,4 +1,4 @@
-"""One self-contained page per run: headline numbers, figures, protocol, how to reproduce it."""
+"""One self-contained page per run: metrics, figures, protocol, command to reproduce it."""
 
 import shlex
 from collections.abc import Sequence
@@ -16,56 +16,38 @@ from hashprompt.storage.files import inside, write_atomically
 Table = tuple[list[str], list[list[Any]]]  # header and rows
 
 METRICS = {
-    "FAA": "Final average accuracy: the mean over all tasks, after the last one. Higher is better.",
-    "CAA": "Cumulative average accuracy: the mean of the averages after each task. "
-    "Higher is better.",
-    "FM": "Forgetting: the points a task loses on average between its best moment and the end. "
-    "Lower is better.",
-    "BWT": "Backward transfer: the mean change of a task from just learned to the end. "
-    "Below zero is forgetting.",
+    "FAA": "Final average accuracy, the mean over tasks after the last one. Higher is better.",
+    "CAA": "Cumulative average accuracy, the mean of the averages over time. Higher is better.",
+    "FM": "Forgetting, the mean loss of a task from its best accuracy. Lower is better.",
+    "BWT": "Backward transfer, the mean change of a task since it was learned. Higher is better.",
 }
-
 CAPTIONS = {
-    "accuracy_matrix": "Read a row from left to right to see what later tasks do to one task. "
-    "The diagonal is accuracy right after learning; the last column is what remains.",
-    "accuracy_curves": "The gap between new classes and the average is what was forgotten or "
-    "confused. Where task inference is low, images are sent to the wrong task's prompt.",
-    "usage_per_task": "One row per task. A bright column is an expert that many tasks share; "
-    "bright cells scattered over the row are experts a task keeps to itself.",
-    "routing": "Where all images take the favourite and nothing varies between them, the pool acts "
-    "as one prompt. What varies is that of the mixing weights; evenness 1 is equal use of all.",
-    "usage_overall": "Bars far above the dashed line are experts that carry most of the work. "
-    "Entropy 1 is even use, 0 a single expert.",
-    "routing_entropy": "Near the bound the chosen experts are mixed equally; near zero one of "
-    "them decides.",
-    "drift": "How far what is stored of old classes is from where their training images are now, "
-    "which were looked at again for this alone. Zero is the truth.",
-    "parameters": "Prompts and routers are what the method learns; statistics are those of "
-    "features or gradients; backbone is weights of the ViT that were trained, and copies of them. "
-    "The frozen original is not counted.",
-    "timings": "Seconds each phase took, per task, on the machine of this run.",
+    "accuracy_matrix": "Read a row from left to right: how later tasks change the accuracy on one.",
+    "accuracy_curves": "The gap between new classes and all classes is forgetting and confusion.",
+    "usage_per_task": "A bright column is an expert that many tasks use. Entropy 1 is equal use.",
+    "routing": "With no variance between images the pool acts as a single prompt.",
+    "drift": "Distance of stored means of old classes from means of their images today.",
+    "parameters": "Values stored next to the frozen ViT, by kind.",
+    "timings": "Seconds of each phase on the machine of this run.",
 }
-
-
-SAME_WEIGHTS = 0.01  # share of the mixing weights that varies: below it, images share one prompt
-
-# Of the names in the table of diagnostics that do not explain themselves.
+MIN_ROUTING_VARIANCE = 0.01  # share of the mixing weights; below it, all images share one prompt
+# Fields of the diagnostics that need an explanation.
 DIAGNOSTICS = {
     "routing_entropy": "entropy of the mixing weights of an image, in nats",
-    "score_std": "spread of an image's scores over the experts",
-    "share_protected": "choices that fell on protected experts",
-    "routing_varies": "share of the mixing weights that varies between images; 0: all get the same",
-    "routing_by_class": "share of that which lies between classes",
-    "favourite_share": "images that take the expert most taken",
-    "favourites_share": "choices that fall on the k experts most taken",
-    "usage_entropy": "evenness of use, 1 is the same for all experts",
-    "delta_over_spread": "penalty δ over the spread of the scores it is taken off",
-    "drift": "distance of stored class means from the truth, in spreads of a class",
+    "score_std": "standard deviation of an image's scores over the experts",
+    "share_protected": "activations of the most-used experts (A_t)",
+    "routing_varies": "variance of the mixing weights between images, as a share",
+    "routing_by_class": "part of that variance that lies between classes",
+    "favourite_share": "images that use the most-used expert",
+    "favourites_share": "activations of the k most-used experts",
+    "usage_entropy": "normalised entropy of the use of experts; 1 is equal use",
+    "delta_over_spread": "penalty δ over the standard deviation of the scores",
+    "drift": "distance of stored class means from recomputed ones, in σ",
 }
 
 
 def write_report(run_dir: Path) -> Path:
-    """Write figures/*.png and report.html beside result.json; the path of the page."""
+    """Write figures/*.png and report.html next to result.json; returns the page."""
     result = read_result(run_dir)
     figures = []
     for name, draw in FIGURES.items():
@@ -82,11 +64,12 @@ def write_report(run_dir: Path) -> Path:
 def render_page(result: ResultData, figures: Sequence[PageFigure]) -> str:
     """The page of a run, given its figures."""
     config, protocol = result["config"], result["protocol"]
-    headline = {name: config.get(name) for name in ("preset", "backbone", "seed")}
+    names = {name: config.get(name) for name in ("preset", "backbone", "seed")}
+    diagnostics = result.get("diagnostics") or []
     return render_template(
         "run.html",
         title=f"{config['method']} on {config['stream']}",
-        lead=" · ".join(f"{name} {v}" for name, v in headline.items() if v is not None),
+        lead=" · ".join(f"{name} {v}" for name, v in names.items() if v is not None),
         legacy=protocol.get("legacy"),
         meanings=METRICS,
         metrics=result["metrics"],
@@ -99,20 +82,20 @@ def render_page(result: ResultData, figures: Sequence[PageFigure]) -> str:
         images_stored=result.get("images_stored") or 0,
         versions=result.get("versions") or {},
         accuracy=_matrix(result["accuracy"]),
-        diagnostics=_records(result.get("diagnostics") or []),
+        diagnostics=_records(diagnostics),
         explained=DIAGNOSTICS,
-        routing=routing_note(result.get("diagnostics") or []),
+        routing=routing_note(diagnostics),
     )
 
 
 def reproduce_command(config: dict[str, Any]) -> str:
-    """The command line that repeats a run, with the options that differ from its preset."""
+    """The command of a run, with the options that differ from the preset."""
     names = {
         n: config[n] for n in ("method", "preset", "stream", "backbone", "seed") if n in config
     }
     try:
         of_preset = plan(**names, files_needed=False).options()
-    except UserError:  # a method or preset that is not known here
+    except UserError:  # an unknown method or preset
         of_preset = {}
     flags = [f"--{name} {shlex.quote(str(value))}" for name, value in names.items()]
     options = [
@@ -124,12 +107,9 @@ def reproduce_command(config: dict[str, Any]) -> str:
 
 
 def routing_note(diagnostics: list[dict[str, Any]]) -> str:
-    """After which tasks the routing hardly depended on the image, in a sentence."""
-    same = [
-        str(entry["task"] + 1)
-        for entry in diagnostics
-        if entry.get("routing_varies") is not None and entry["routing_varies"] < SAME_WEIGHTS
-    ]
+    """A sentence that names the tasks after which the routing hardly depended on the image."""
+    varies = {e["task"] + 1: e.get("routing_varies") for e in diagnostics}
+    same = [str(t) for t, v in varies.items() if v is not None and v < MIN_ROUTING_VARIANCE]
     if not same:
         return ""
     return (

@@ -1,8 +1,7 @@
-"""The ledger: results of finished runs, kept when their folders are not.
+"""The ledger: results of finished runs by the digest of their plan.
 
-An entry is the result of a run under the digest of its plan. An entry names no folder of the
-machine that made it, so ledgers of several machines are merged by copying files. A sweep writes a
-small file for each run, DIGEST.json; many of them are packed into one compressed file.
+Entries contain no paths, so ledgers of several machines are merged by copying files. A sweep writes
+one file per run, DIGEST.json. A pack is one compressed file with many entries.
 """
 
 import json
@@ -31,7 +30,7 @@ from hashprompt.storage.schema import Schema
 LEDGER = "ledger"  # folder of a sweep that holds one
 PACKED = ".json.xz"
 MAX_PACK_BYTES = 256 * 10**6  # uncompressed
-ADVICE = "Copy it again from where it was made, or remove it and run the sweep again."
+ADVICE = "Copy the file again from its origin, or remove it and run the sweep again."
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 
 
@@ -48,7 +47,7 @@ class Ledger:
         self.folder = folder
 
     def write(self, digest: str, result: ResultData) -> Path:
-        """Keep the result of a finished run; returns the file."""
+        """Store the result of a finished run; returns the file."""
         config = without_folders(result["config"])
         config["options"] = {k: v for k, v in config["options"].items() if k not in NEUTRAL}
         file = inside(self.folder, f"{digest}.json")
@@ -56,10 +55,10 @@ class Ledger:
         return file
 
     def find(self, plan: Plan) -> ResultData | None:
-        """The result of a plan, if it is here.
+        """The result of a plan, if there is one.
 
         Raises:
-            UserError: if it was made when some option had another default.
+            UserError: if an option had another default when the result was stored.
         """
         try:
             entry = _read_entry(inside(self.folder, f"{plan.digest}.json"))
@@ -69,9 +68,9 @@ class Ledger:
         for name, value in plan.options().items():
             if name not in NEUTRAL and then.get(name, value) != value:
                 raise UserError(
-                    f"The entry {plan.digest} of {self.folder} was made with {name}={then[name]}, "
-                    f"the default at that time, which is {value} now. Set {name}={then[name]} to "
-                    "use it, or remove it to run anew."
+                    f"The entry {plan.digest} of {self.folder} has {name}={then[name]}, a former "
+                    f"default; it is {value} now. Set {name}={then[name]} to use the entry, or "
+                    "remove it to run again."
                 )
         return entry or None
 
@@ -100,7 +99,7 @@ def read_pack(file: Target) -> dict[str, ResultData]:
 
 
 def read_results(paths: Iterable[Path]) -> Iterator[tuple[Path, ResultData]]:
-    """Results of run directories, ledgers, their files and sweeps, each once, in this order."""
+    """Results of run directories, ledgers, their files and sweeps, each once."""
     seen = set()
     for path in paths:
         for place, result in _results_at(path):
@@ -122,7 +121,7 @@ def _results_at(path: Path) -> Iterator[tuple[Path, ResultData]]:
     elif path.suffix == ".json":
         yield path, _read_entry(inside(path.parent, path.name))
     elif _is_run(path) or is_empty_ledger(path):
-        yield path, read_result(path)  # which says what is wrong
+        yield path, read_result(path)  # names what is wrong
     else:
         ledger = path / LEDGER if (path / LEDGER).is_dir() else path
         single = {file.stem: file for file in _entries_in(ledger)}

@@ -1,11 +1,13 @@
-"""Whether one row is better than another: differences of runs that saw the same chance."""
+"""Paired differences: runs of two rows with the same seed and class order."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TypeVar
 
 RESAMPLES = 10_000
 LEVEL = 0.95
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,7 @@ class Difference:
 
     Args:
         low, high: bootstrap interval of 95 %; None for a single pair.
-        p: of the paired t-test that the mean is zero; None where it cannot be told.
+        p: of the paired t-test that the mean is zero; None where it is undefined.
     """
 
     mean: float
@@ -24,16 +26,23 @@ class Difference:
     pairs: int
 
     def __str__(self) -> str:
-        interval = "" if self.low is None else f" [{self.low:+.2f}, {self.high:+.2f}]"
-        return f"{self.mean:+.2f}{interval}"
+        return self.text("+.2f")
+
+    def text(self, form: str) -> str:
+        """Mean and interval, e.g. `+1.50 [+1.20, +1.80]`."""
+        ends = [format(end, form) for end in (self.low, self.high) if end is not None]
+        return f"{self.mean:{form}}" + (f" [{', '.join(ends)}]" if ends else "")
 
 
-def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> Difference | None:
-    """Ours minus theirs, pair by pair; None without pairs.
+def paired_difference(
+    ours: Mapping[Key, float | None], theirs: Mapping[Key, float | None]
+) -> Difference | None:
+    """Ours minus theirs over the keys that have both values; None without any.
 
-    With two or three pairs the interval is their range: the bootstrap knows nothing else.
+    With two or three pairs the interval is their range: a bootstrap cannot exceed it.
     """
-    differences = [a - b for a, b in zip(ours, theirs, strict=True)]
+    pairs = ((value, theirs.get(key)) for key, value in ours.items())
+    differences = [a - b for a, b in pairs if a is not None and b is not None]
     if not differences:
         return None
     mean = fmean(differences)

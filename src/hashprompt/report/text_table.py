@@ -1,18 +1,21 @@
 """Tables of text, for the terminal and for Markdown."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import NamedTuple
 
 from hashprompt.texts import markdown_text
 from hashprompt.ui.terminal import PlainTable
 
+TEXT_COLUMNS = ("row", "method", "preset", "changed options", "keeps images", "differs in")
+
 
 class Stat(NamedTuple):
     """Mean and sample standard deviation over seeds; no deviation for a single one."""
 
     mean: float
-    std: float | None
+    std: float | None = None
 
     @classmethod
     def of(cls, values: Sequence[float | None]) -> "Stat | None":
@@ -25,31 +28,26 @@ class Stat(NamedTuple):
         return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
 
 
+@dataclass(frozen=True)
 class TextTable:
-    """A table that can be printed and written: `cells` are its header and body."""
+    """A table that can be printed and written."""
 
-    @property
-    def title(self) -> str:
-        """What stands above it in a terminal."""
-        raise NotImplementedError
-
-    def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Header and body as text."""
-        raise NotImplementedError
+    title: str
+    header: list[str]
+    rows: list[list[str]]
 
     def to_rich(self) -> PlainTable:
-        header, body = self.cells()
-        # No lines between columns: a terminal of 80 should show whole numbers.
+        """For a terminal."""
+        # No lines between columns: 80 characters should show whole numbers.
         table = PlainTable(title=self.title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-        words = ("row", "method", "preset", "changed options", "keeps images", "differs in")
-        for name in header:
-            table.add_column(name, justify="left" if name in words else "right")
-        for cells in body:
-            table.add_row(*cells)
+        for name in self.header:
+            table.add_column(name, justify="left" if name in TEXT_COLUMNS else "right")
+        for row in self.rows:
+            table.add_row(*row)
         return table
 
     def to_markdown(self) -> str:
-        header, body = self.cells()
-        first, *shown = ([markdown_text(cell) for cell in cells] for cells in (header, *body))
-        lines = [first, ["---"] * len(header), *shown]
+        """For a page; without the title."""
+        first, *rows = ([markdown_text(cell) for cell in row] for row in (self.header, *self.rows))
+        lines = [first, ["---"] * len(first), *rows]
         return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

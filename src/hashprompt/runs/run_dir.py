@@ -52,7 +52,7 @@ class RunConfig(StoredPlan):
     protocol: Protocol
 
 
-class Asked(Schema):
+class Evaluation(Schema):
     """A finished model, evaluated again with other options of prediction."""
 
     average: Percent
@@ -72,7 +72,7 @@ class RunResult(RunLog):
     image_bytes: Count = 0
     passes: dict[str, Count]
     versions: dict[str, str]
-    asked: dict[str, Asked] = Field(default_factory=dict)  # in a ledger: with other options
+    evaluations: dict[str, Evaluation] = Field(default_factory=dict)  # in a ledger: further ones
 
     @model_validator(mode="after")
     def _was_tested(self) -> Self:

@@ -1,4 +1,4 @@
-"""Sweeps: grids of runs, on this machine or on many; finished cells are kept and shared."""
+"""Sweeps: grids of runs, on one machine or many. Finished runs are kept and shared."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,23 +20,23 @@ def sweep(
     retries: int = 2,
     quiet: bool = False,
     log: Sequence[str] = (),
-    **how: Any,
+    **resources: Any,
 ) -> "Sweep":
-    """Run all cells of a grid that have no result yet.
+    """Execute all runs of a grid that have no result yet.
 
     Args:
         grid: methods or rows, streams, backbones, seeds, options; see `Grid`.
-        out: folder of the sweep, or a URI that fsspec knows, as `s3://bucket/sweep`; two grids
-            with the same one share their cells.
+        out: folder of the sweep, or a URI that fsspec supports, as `s3://bucket/sweep`. Grids
+            with the same folder share their runs.
         engine: processes of this machine, or a Ray cluster.
-        workers: cells at a time; default: one per GPU, else one per core (Ray: what fits).
-        retries: more attempts at a cell whose process died or whose code failed.
-        quiet: no table while it runs.
-        log: of each cell, as in `run`.
-        **how: for Ray: `address`, `cpus` and `gpus` of a cell.
+        workers: runs at a time; default: one per GPU, else one per core (Ray: what fits).
+        retries: further attempts at a run whose process died or whose code failed.
+        quiet: no table of progress.
+        log: loggers of each run, as in `run`.
+        **resources: for Ray: `address`, `cpus` and `gpus` of a run.
     """
-    from hashprompt.sweeps.runner import make_engine, run_sweep
+    from hashprompt.sweeps.engines import make_engine
+    from hashprompt.sweeps.runner import run_sweep
 
-    given = grid if isinstance(grid, Grid) else read_grid(grid)
-    chosen = make_engine(engine, workers, retries, **how)
-    return run_sweep(given.cells(), out, chosen, quiet, log)
+    runs = (grid if isinstance(grid, Grid) else read_grid(grid)).runs()
+    return run_sweep(runs, out, make_engine(engine, workers, retries, **resources), quiet, log)

@@ -1,6 +1,6 @@
-"""Grids: rows × streams × backbones × seeds × options become cells, each the plan of one run.
+"""Grids: rows × streams × backbones × seeds × options, each combination the plan of one run.
 
-Nothing here imports torch, so that a mistake in a grid is refused at once.
+Nothing here imports torch, so an invalid grid is refused at once.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
 from hashprompt.runs.plan import Plan, plan
 
-MAX_CELLS = 100_000
+MAX_RUNS = 100_000
 
 
 def _as_list(value: Any) -> Any:
@@ -31,36 +31,36 @@ Seeds = Annotated[list[int | dict[str, Any]], BeforeValidator(_as_list), Field(m
 
 
 class RowSpec(Options):
-    """What a row of the table stands for."""
+    """A row of the result table."""
 
-    method: str = Field("hash", description="its method")
-    preset: str | None = Field(None, description="set of options to start from")
-    options: dict[str, Any] = Field(default_factory=dict, description="options of this row")
+    method: str = Field("hash", description="method of the row")
+    preset: str | None = Field(None, description="preset of the method")
+    options: dict[str, Any] = Field(default_factory=dict, description="options of the row")
 
 
 class Grid(Options):
-    """What a sweep runs. A list may also be one value."""
+    """A grid of runs. A list may also be a single value."""
 
     methods: Annotated[list[str], BeforeValidator(_as_list)] = Field(
-        default_factory=list, description="with every preset, a row each"
+        default_factory=list, description="methods; each one with each preset is a row"
     )
-    presets: Names | None = Field(None, description="of these methods; default: that of each")
+    presets: Names | None = Field(None, description="presets of `methods`")
     rows: dict[str, RowSpec] = Field(
-        default_factory=dict, description="rows with names of their own: method, preset, options"
+        default_factory=dict, description="named rows: method, preset, options"
     )
-    streams: Names = Field([DEMO], description="what is learned")
-    backbones: Names = Field(["nano"], description="frozen ViTs")
-    seeds: Seeds = Field([0], description="numbers, or a number with options: {seed: 0, …}")
-    options: dict[str, Any] = Field(default_factory=dict, description="of all runs")
+    streams: Names = Field([DEMO], description="data sets and splits")
+    backbones: Names = Field(["nano"], description="frozen vision transformers")
+    seeds: Seeds = Field([0], description="random seeds, or a seed with options: {seed: 0, …}")
+    options: dict[str, Any] = Field(default_factory=dict, description="options of all runs")
     options_if_known: dict[str, Any] = Field(
-        default_factory=dict, description="of the runs whose method has them"
+        default_factory=dict, description="options of the runs that have them"
     )
-    ask: dict[str, dict[str, Any]] = Field(
+    evaluate: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
-        description="finished learners are tested again: name -> options of prediction",
+        description="further evaluations of the finished model: name -> options of prediction",
     )
     vary: dict[str, list[Any]] = Field(
-        default_factory=dict, description="option -> values, every combination a row of its own"
+        default_factory=dict, description="option -> values; each combination is a row"
     )
 
     def all_rows(self) -> dict[str, RowSpec]:
@@ -77,8 +77,10 @@ class Grid(Options):
             found[name + told] = row.model_copy(update={"options": {**row.options, **change}})
         return found
 
-    def cells(self, only: Collection[str] | None = None, files_needed: bool = True) -> "list[Cell]":
-        """All cells, seed by seed, so that the first ones already fill a table.
+    def runs(
+        self, only: Collection[str] | None = None, files_needed: bool = True
+    ) -> "list[GridRun]":
+        """All runs, seed by seed, so that the first ones fill a table.
 
         Args:
             only: names of rows; default: all.
@@ -89,81 +91,76 @@ class Grid(Options):
             if name not in rows:
                 raise UserError(unknown("row", name, rows))
         rows = {name: row for name, row in rows.items() if not only or name in only}
-        sizes = (len(rows), len(self.streams), len(self.backbones), len(self.seeds))
-        if (count := prod(sizes)) > MAX_CELLS:
-            raise UserError(f"The grid has {count:,} cells; at most {MAX_CELLS:,} are run.")
-        split_options(self.options_if_known, *_all_groups())
-        for options in self.ask.values():
-            split_options(options, *_all_groups())
-        cells = list(self._cells(rows, files_needed))
-        _refuse_namesakes(cells)
-        return cells
+        count = prod(map(len, (rows, self.streams, self.backbones, self.seeds)))
+        if count > MAX_RUNS:
+            raise UserError(f"The grid has {count:,} runs. The limit is {MAX_RUNS:,}.")
+        configs = (method.config for method in known_methods().values())
+        groups: list[type[Options]] = [StreamOptions, RunOptions, *configs]
+        for options in (self.options_if_known, *self.evaluate.values()):
+            split_options(options, *groups)  # refuses unknown names
+        runs = list(self._runs(rows, files_needed))
+        _refuse_namesakes(runs)
+        return runs
 
-    def _cells(self, rows: Mapping[str, RowSpec], files_needed: bool) -> "Iterator[Cell]":
+    def _runs(self, rows: Mapping[str, RowSpec], files_needed: bool) -> "Iterator[GridRun]":
         places = product(self.seeds, self.streams, self.backbones, rows.items())
         for seed, stream, backbone, (name, row) in places:
             more = dict(seed) if isinstance(seed, dict) else {"seed": seed}
             number = more.pop("seed", 0)
             try:
-                known = {n for g in _groups(row.method) for n in g.model_fields}
+                known = option_names(row.method)
                 common = {k: v for k, v in self.options_if_known.items() if k in known}
                 options = {**common, **self.options, **more, **row.options}
                 names = (row.method, stream, backbone, number, row.preset)
                 planned = plan(*names, options, files_needed)
-                ask = {n: o for n, o in self.ask.items() if o.keys() <= known}
-                for asked in ask.values():
-                    plan(*names, {**options, **asked}, files_needed)  # refuses wrong values
+                further = {n: o for n, o in self.evaluate.items() if o.keys() <= known}
+                for changes in further.values():
+                    plan(*names, {**options, **changes}, files_needed)  # refuses wrong values
             except UserError as error:
                 raise UserError(f"Row `{shortened(name)}` of the grid: {error}") from error
-            yield Cell(name, planned, ask)
+            yield GridRun(name, planned, further)
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridRun:
     """One run of a grid."""
 
-    row: str  # of the table it belongs to
+    row: str  # of the result table
     plan: Plan
-    ask: dict[str, dict[str, Any]] = field(default_factory=dict)  # see `Grid.ask`
+    evaluate: dict[str, dict[str, Any]] = field(default_factory=dict)  # see `Grid.evaluate`
 
     @property
     def digest(self) -> str:
-        """Its name: two grids that want the same run share it."""
+        """The name of the run: two grids that need the same run share it."""
         return self.plan.digest
 
 
-def _refuse_namesakes(cells: Sequence[Cell]) -> None:
-    """Files are known by their names, so that a cell is the same on every machine."""
+def _refuse_namesakes(runs: Sequence[GridRun]) -> None:
+    """Two files of one name: a digest does not hold the folder of a file."""
     places: dict[str, tuple[str, str]] = {}
-    for cell in cells:
-        here = (cell.plan.stream, cell.plan.backbone)
-        there = places.setdefault(cell.digest, here)
-        if there != here:
-            two = next(pair for pair in zip(there, here, strict=True) if pair[0] != pair[1])
-            raise UserError(
-                f"{two[0]} and {two[1]} have the same name, by which their results would be kept. "
-                "Give one of them another name."
-            )
+    for run in runs:
+        here = (run.plan.stream, run.plan.backbone)
+        for a, b in zip(places.setdefault(run.digest, here), here, strict=True):
+            if a != b:
+                raise UserError(f"{a} and {b} have the same file name. Rename one of them.")
 
 
 def read_grid(values: Mapping[str, Any]) -> Grid:
-    """A grid as it came out of YAML.
+    """A grid from the values of a YAML file.
 
     Raises:
-        UserError: says what is wrong with it.
+        UserError: names what is wrong.
     """
-    unknown = [name for name in values if name not in Grid.model_fields]
-    if unknown:
-        raise UserError(
-            f"A grid has no `{shortened(unknown[0])}`. It has {', '.join(Grid.model_fields)}; "
-            "options of runs belong below `options`."
-        )
+    for name in values:
+        if name not in Grid.model_fields:
+            raise UserError(
+                f"A grid has no `{shortened(name)}`. It has {', '.join(Grid.model_fields)}; "
+                "options of runs belong below `options`."
+            )
     return build(Grid, values)
 
 
-def _groups(method: str) -> tuple[type[Options], ...]:
-    return find_method(method).config, StreamOptions, RunOptions
-
-
-def _all_groups() -> list[type[Options]]:
-    return [StreamOptions, RunOptions, *(method.config for method in known_methods().values())]
+def option_names(method: str) -> set[str]:
+    """All options of runs of a method."""
+    groups = (find_method(method).config, StreamOptions, RunOptions)
+    return {name for group in groups for name in group.model_fields}

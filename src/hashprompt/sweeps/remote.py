@@ -1,7 +1,7 @@
-"""A sweep at a URI: cells are run in temporary folders, and copied there whenever they are saved.
+"""A sweep at a URI: runs work in temporary folders, which are copied whenever they are saved.
 
-What is small (ledger, progress, failures) has a local copy that `refresh` brings up to date, so all
-of it is read as in a folder of this machine.
+Small files (ledger, progress, failures) have a local copy that `refresh` updates, so they are read
+as in a folder of this machine.
 """
 
 import fnmatch
@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
 from hashprompt.engine.callbacks import Callback, StepEnd
 from hashprompt.errors import UserError, shortened
@@ -29,11 +28,9 @@ from hashprompt.storage.files import (
 from hashprompt.storage.lock import LOCK
 from hashprompt.storage.remote import RemoteFolder
 from hashprompt.sweeps.folder import SweepFolder
-from hashprompt.sweeps.grid import Cell
+from hashprompt.sweeps.grid import GridRun
 
-SEND_SECONDS = 60.0  # between two looks for a checkpoint inside a phase
-# A state counts only with its tensors, a checkpoint only in a run, a result only with all of it.
-SENT_LAST = ("checkpoints/state-*.json", "result.json")
+SEND_SECONDS = 60.0  # between two searches for a new checkpoint inside a phase
 
 
 class Mirror:
@@ -41,12 +38,12 @@ class Mirror:
 
     def __init__(self, remote: RemoteFolder, name: str, folder: Path) -> None:
         self._remote, self._name, self._folder = remote, name, folder
-        self._there: dict[str, str] = {}  # versions of what was fetched
-        self._sent: dict[str, tuple[int, int]] = {}  # what is the same here and there
+        self._there: dict[str, str] = {}  # versions of the fetched files
+        self._sent: dict[str, tuple[int, int]] = {}  # files that are the same in both places
         make_folder(as_given(folder))
 
     def fetch(self) -> None:
-        """Make the local folder what the copy is."""
+        """Make the local folder equal to the copy."""
         there = self._remote.versions(self._name)
         for name, version in there.items():
             if self._there.get(name) != version:
@@ -58,7 +55,7 @@ class Mirror:
         self._there, self._sent = there, self._here()
 
     def send(self) -> None:
-        """Copy what changed here; a kill in between leaves a copy that can be gone on with."""
+        """Copy the files that changed. A run can be resumed from the copy at any moment."""
         here = self._here()
         changed = [name for name, state in here.items() if self._sent.get(name) != state]
         for name in sorted(changed, key=_rank):
@@ -78,14 +75,14 @@ class Mirror:
         return {name: (status.st_mtime_ns, status.st_size) for name, status in about.items()}
 
 
-def _rank(name: str) -> int:
-    """When a file is sent: the plan first, for without it the rest is no run."""
-    late = [number for number, kind in enumerate(SENT_LAST, 1) if fnmatch.fnmatchcase(name, kind)]
-    return late[0] if late else -(name == "config.json")
+def _rank(name: str) -> tuple[bool, ...]:
+    """Order of sending: config.json, tensors, the states that name them, result.json."""
+    is_state = fnmatch.fnmatchcase(name, "checkpoints/state-*.json")
+    return name == "result.json", is_state, name != "config.json"
 
 
 class Uploads(Callback):
-    """Sends a run away whenever it was saved."""
+    """Copies a run whenever it was saved."""
 
     def __init__(self, run: Mirror) -> None:
         self._run, self._sent_at = run, time.monotonic()
@@ -102,74 +99,67 @@ class Uploads(Callback):
 
     def _send(self) -> None:
         self._sent_at = time.monotonic()
-        with tried_again_later():
+        with retried_later():
             self._run.send()
 
 
 class RemoteSweepFolder(SweepFolder):
     """The folder of a sweep at a URI."""
 
-    look_seconds, report_seconds = 5.0, 15.0  # every look and report are requests to a server
+    refresh_seconds, report_seconds = 5.0, 15.0  # each is a request to a server
 
     def __init__(self, uri: str) -> None:
-        self._uri, self._remote = uri, RemoteFolder(uri)
+        self._remote = RemoteFolder(uri)
         self._temporary = tempfile.TemporaryDirectory(prefix="hashprompt-sweep-")
-        super().__init__(Path(self._temporary.name))
-        kinds = (LEDGER, "progress", "failed")
+        super().__init__(Path(self._temporary.name), uri)
         self._is_copied = False
-        self._mirrors = [Mirror(self._remote, kind, inside(self.path, kind)) for kind in kinds]
-
-    @property
-    def address(self) -> str:
-        return self._uri
+        self._mirrors = [
+            Mirror(self._remote, kind, inside(self.path, kind))
+            for kind in (LEDGER, "progress", "failed")
+        ]
 
     def refresh(self) -> None:
-        with tried_again_later() if self._is_copied else nullcontext():
+        with retried_later() if self._is_copied else nullcontext():
             for mirror in self._mirrors:
                 mirror.fetch()
             self._is_copied = True
 
     @contextmanager
     def checked_out(self, digest: str) -> Iterator[tuple[Path, Sequence[Callback]]]:
-        with tempfile.TemporaryDirectory(prefix="hashprompt-cell-") as temporary:
-            run = Mirror(self._remote, f"cells/{digest}", Path(temporary))
+        with tempfile.TemporaryDirectory(prefix="hashprompt-run-") as temporary:
+            run = Mirror(self._remote, f"runs/{digest}", Path(temporary))
             run.fetch()
             try:
                 yield Path(temporary), [Uploads(run)]
             except BaseException:
-                with tried_again_later():
+                with retried_later():
                     run.send()
                 raise
             run.send()
 
-    def read_cells(self) -> list[Cell]:
+    def read_runs(self) -> list[GridRun]:
         try:
             content = self._remote.read("sweep.json")
         except FileNotFoundError as error:
-            raise UserError(f"No sweep is at {self._uri}: there is no sweep.json.") from error
+            raise UserError(f"No sweep is at {self.address}: there is no sweep.json.") from error
         write_atomically(inside(self.path, "sweep.json"), content)
-        return super().read_cells()
-
-    def write_progress(self, digest: str, progress: dict[str, Any]) -> None:
-        with tried_again_later():
-            super().write_progress(digest, progress)
-
-    def write_failure(self, digest: str, error: str, traceback: str, attempts: int) -> None:
-        with tried_again_later():
-            super().write_failure(digest, error, traceback, attempts)
+        return super().read_runs()
 
     def _changed(self, *names: str) -> None:
         name, local = "/".join(names), inside(self.path, *names)
-        if local.exists():
-            self._remote.write(name, read_file(local))
-        else:
-            self._remote.remove(name)
+        is_state = names[0] in ("progress", "failed")  # a run does not depend on these files
+        with retried_later() if is_state else nullcontext():
+            if local.exists():
+                self._remote.write(name, read_file(local))
+            else:
+                self._remote.remove(name)
 
 
 @contextmanager
-def tried_again_later() -> Iterator[None]:
-    """A server that is gone for a while must not cost a cell."""
+def retried_later() -> Iterator[None]:
+    """A server that is unreachable for a while must not end a run."""
     try:
         yield
     except Exception as error:  # every kind of server has errors of its own
-        warnings.warn(f"Not copied, and tried again later: {shortened(error, 200)}", stacklevel=3)
+        text = f"Not copied yet, will be retried: {shortened(error, 200)}"
+        warnings.warn(text, stacklevel=3)

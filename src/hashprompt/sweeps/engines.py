@@ -1,0 +1,219 @@
+"""Engines: a thread per worker takes one job after the other; workers run them where they like."""
+
+import os
+import queue
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from hashprompt.errors import UserError
+from hashprompt.runs.worker_process import WorkerEnded, WorkerProcess
+from hashprompt.storage.files import inside, make_folder
+from hashprompt.sweeps.folder import is_uri
+from hashprompt.sweeps.jobs import Report, SweepJob, SweepOutcome, attempt
+
+DIED = "the process that ran it died (exit code {code}); see {log}"
+MAX_THREADS = 1000
+WAIT_SECONDS = 1.0  # between two checks whether to stop
+
+
+class Engine:
+    """Runs jobs with workers.
+
+    Args:
+        make_worker: is called with the number of the worker and the address of the sweep.
+        workers: jobs at a time; None: as many as there is room for.
+        retries: further attempts at a job whose process died or whose code failed.
+    """
+
+    def __init__(self, make_worker: "MakeWorker", workers: int | None, retries: int) -> None:
+        self.workers = workers
+        self._make_worker, self._retries = make_worker, retries
+        self._running: list[tuple[ProcessWorker | RayWorker, threading.Thread]] = []
+        self._jobs: queue.SimpleQueue[SweepJob] = queue.SimpleQueue()
+
+    def start(self, jobs: Sequence[SweepJob], report: Report) -> None:
+        """Start the jobs; `report` is called from threads."""
+        for job in jobs:
+            self._jobs.put(job)
+        for number in range(min(self.workers or MAX_THREADS, len(jobs))):
+            worker = self._make_worker(number, jobs[0].folder)
+            thread = threading.Thread(target=self._work, args=(worker, report), daemon=True)
+            self._running.append((worker, thread))
+            thread.start()
+
+    def _work(self, worker: "ProcessWorker | RayWorker", report: Report) -> None:
+        with suppress(queue.Empty):
+            while True:
+                job = self._jobs.get_nowait()
+                attempts, outcome = 1, worker.attempt(job)
+                while outcome.kind == "failed" and attempts <= self._retries:
+                    attempts, outcome = attempts + 1, worker.attempt(job)
+                report(job, outcome, attempts)
+        worker.stop()
+
+    @property
+    def is_working(self) -> bool:
+        return any(thread.is_alive() for _, thread in self._running)
+
+    def stop(self) -> None:
+        """Save the current runs, start no other, and wait until they are saved."""
+        with suppress(queue.Empty):
+            while True:
+                self._jobs.get_nowait()
+        for worker, _ in self._running:
+            worker.stop()
+        for _, thread in self._running:
+            thread.join()
+
+
+def make_engine(name: str, workers: int | None, retries: int, **resources: Any) -> Engine:
+    """An engine by its name.
+
+    Args:
+        workers: jobs at a time; default: one per GPU, else one per core (Ray: what fits).
+        **resources: for Ray; see `ray_workers`.
+    """
+    if workers is not None and workers < 1:
+        raise UserError(f"workers={workers}: at least one has to work.")
+    if retries < 0:
+        raise UserError(f"retries={retries}: give 0 for none.")
+    if name == "ray":
+        return Engine(ray_workers(retries, **resources), workers, retries)
+    if name != "processes":
+        raise UserError(f"Unknown engine `{name}`. There are: processes, ray.")
+    if resources:
+        raise UserError(f"{', '.join(resources)}: only for the engine ray.")
+    gpus, cores = visible_gpus(), count_cores()
+    count = workers or len(gpus) or cores
+    threads = max(cores // count, 1)
+    return Engine(lambda number, place: ProcessWorker(number, place, threads, gpus), count, retries)
+
+
+class ProcessWorker:
+    """Runs jobs in a process of this machine, which is started again when it dies.
+
+    Args:
+        number: of the worker, from 0.
+        place: address of the sweep; logs go there if it is a folder.
+        threads: that the process may use.
+        gpus: of the machine; the process sees one of them.
+    """
+
+    def __init__(self, number: int, place: str, threads: int, gpus: Sequence[str]) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        if gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
+        folder = Path(mkdtemp(prefix="hashprompt-logs-") if is_uri(place) else place)
+        make_folder(inside(folder, "logs"))
+        self._log = inside(folder, "logs", f"worker-{number}.txt")
+        self._process = WorkerProcess("hashprompt.sweeps.jobs", environment, self._log)
+        self._stopped = threading.Event()
+
+    def attempt(self, job: SweepJob) -> SweepOutcome:
+        """Run a job in the process, and wait for it."""
+        try:
+            (outcome,) = self._process.carry_out(asdict(job))
+        except WorkerEnded as ended:
+            if self._stopped.is_set():
+                return SweepOutcome("stopped")
+            return SweepOutcome("failed", DIED.format(code=ended.code, log=self._log))
+        return SweepOutcome(**outcome)
+
+    def stop(self) -> None:
+        """Let the current job save and end. May be called from another thread."""
+        self._stopped.set()
+        self._process.stop()
+
+
+def ray_workers(
+    retries: int, address: str | None = None, cpus: float = 1.0, gpus: float = 0.0
+) -> "MakeWorker":
+    """Workers that make every job a task of a Ray cluster.
+
+    Ray repeats a task whose machine or process died. The run then resumes from the checkpoint in
+    the sweep's folder, which all machines must see under the same path or URI.
+
+    Args:
+        retries: how often Ray repeats a task.
+        address: of the cluster, as `ray.init` takes it; default: one on this machine.
+        cpus, gpus: of one run; a fraction of a GPU is shared.
+    """
+    try:
+        ray: Any = import_module("ray")
+    except ImportError as error:
+        raise UserError(
+            "The engine ray needs its package: pip install 'hashprompt[ray]'"
+        ) from error
+    if cpus <= 0 or gpus < 0:
+        raise UserError(f"cpus={cpus}, gpus={gpus}: a run needs a share of a CPU.")
+
+    def make(number: int, place: str) -> RayWorker:
+        if not ray.is_initialized():
+            try:
+                ray.init(address, log_to_driver=False, include_dashboard=False)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise UserError(f"No Ray cluster at {address}: {error}") from error
+        resources = {"num_cpus": cpus, "num_gpus": gpus}
+        return RayWorker(ray, ray.remote(max_retries=retries, **resources)(_attempt_on_ray))
+
+    return make
+
+
+def _attempt_on_ray(job: dict[str, Any]) -> dict[str, str]:
+    return asdict(attempt(SweepJob(**job)))  # plain values suit other versions best
+
+
+class RayWorker:
+    """Runs jobs as tasks of Ray."""
+
+    def __init__(self, ray: Any, task: Any) -> None:
+        self._ray, self._task = ray, task
+        self._stopped = threading.Event()
+
+    def attempt(self, job: SweepJob) -> SweepOutcome:
+        if self._stopped.is_set():
+            return SweepOutcome("stopped")
+        errors, running = self._ray.exceptions, self._task.remote(asdict(job))
+        while not self._ray.wait([running], timeout=WAIT_SECONDS)[0]:
+            if self._stopped.is_set():
+                self._ray.cancel(running, force=False)
+        try:
+            return SweepOutcome(**self._ray.get(running))
+        except (errors.TaskCancelledError, KeyboardInterrupt):
+            return SweepOutcome("stopped")
+        except errors.RayError as error:  # the process died too often, or the machine is gone
+            return SweepOutcome("refused", f"{type(error).__name__}: {error}")
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+
+MakeWorker = Callable[[int, str], ProcessWorker | RayWorker]
+
+
+def count_cores() -> int:
+    """Cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1
+
+
+def visible_gpus() -> list[str]:
+    """NVIDIA's GPUs that this process may use, by the names that CUDA takes; without torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name for name in visible.split(",") if name.strip() not in ("", "-1")]
+    try:
+        found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    lines = [line for line in found.stdout.splitlines() if line.startswith("GPU ")]
+    return [str(number) for number in range(len(lines))]

@@ -165,7 +165,7 @@ def test_a_finished_run_without_a_whole_checkpoint_still_gives_its_result(
 
 def test_a_damaged_result_is_made_anew_from_the_checkpoints(run: Path, assert_same: Any) -> None:
     cut(run / "result.json")
-    with pytest.raises(UserError, match=r"result.json is damaged .*`hashprompt resume` makes it"):
+    with pytest.raises(UserError, match=r"is damaged .*Write it again with `hashprompt resume`"):
         read_result(run)
     with pytest.warns(UserWarning, match="It is recomputed"):
         benchmark.resume(run, quiet=True)

@@ -18,11 +18,10 @@ from hashprompt.data.reading.arrays import coarse_source, read_arrays
 from hashprompt.data.reading.entries import read_list
 from hashprompt.data.reading.images import MAX_PIXELS
 from hashprompt.data.reading.lists import listed_entries
-from hashprompt.data.reading.options import ReadOptions
+from hashprompt.data.reading.options import ReadOptions, untracked
 from hashprompt.data.sets import photo_sets
 from hashprompt.data.sets.base import MissingFiles, need, read_lines
-from hashprompt.data.sets.five import _read_idx
-from hashprompt.data.sets.photo_sets import load_cub
+from hashprompt.data.sets.five import FIVE
 from hashprompt.data.streams.class_orders import order_classes
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
@@ -214,16 +213,6 @@ def test_a_pipe_is_not_what_a_data_set_needs(tmp_path: Path) -> None:
         need(tmp_path, "pipe")
 
 
-def test_numbers_that_lack_a_class_are_told(tmp_path: Path) -> None:
-    folder = tmp_path / "CUB_200_2011"
-    (folder / "images").mkdir(parents=True)
-    for name in ("images.txt", "image_class_labels.txt", "train_test_split.txt"):
-        (folder / name).write_text("")
-    (folder / "classes.txt").write_text("1 a\n7 b\n")
-    with pytest.raises(UserError, match=r"classes\.txt is damaged"):
-        load_cub(tmp_path, StreamOptions())
-
-
 def idx(*shape: int, kind: int = 8) -> bytes:
     return bytes((0, 0, kind, len(shape))) + b"".join(n.to_bytes(4, "big") for n in shape)
 
@@ -232,11 +221,16 @@ def idx(*shape: int, kind: int = 8) -> bytes:
     "content", [b"", idx(2), idx(2**31) + b"12", idx(2, kind=13) + b"12", idx(1, 2) + b"12"]
 )
 def test_an_idx_file_holds_what_it_promises(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "good").write_bytes(idx(2) + b"\x01\x02")
-    assert _read_idx(tmp_path / "good", 1).tolist() == [1, 2]
-    (tmp_path / "bad").write_bytes(content)
-    with pytest.raises(UserError, match="is damaged"):
-        _read_idx(tmp_path / "bad", 1)
+    raw = tmp_path / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for part in ("train", "t10k"):
+        (raw / f"{part}-images-idx3-ubyte").write_bytes(idx(2, 1, 1) + b"12")
+        (raw / f"{part}-labels-idx1-ubyte").write_bytes(idx(2) + b"\x01\x02")
+    load = FIVE["MNIST"][1]
+    assert load(tmp_path, untracked).train.labels.tolist() == [1, 2]
+    (raw / "train-labels-idx1-ubyte").write_bytes(content)
+    with pytest.raises(UserError, match="are damaged"):
+        load(tmp_path, untracked)
 
 
 def test_a_folder_of_nothing_but_broken_images_is_told(tmp_path: Path) -> None:

@@ -213,8 +213,8 @@ def test_cub_follows_its_tables(cut: Any) -> None:
 
 def test_damaged_tables_of_cub_are_refused(cub: Path, refused: Any) -> None:
     (cub / "train_test_split.txt").write_text("1 1\n2 1\n")
-    assert "is damaged: '3' is not in all of images.txt" in refused("split-cub200")
-    (cub / "classes.txt").unlink()
+    assert "train_test_split.txt lacks '3'" in refused("split-cub200")
+    (cub / "images.txt").unlink()
     assert "there is no" in refused("split-cub200")
 
 

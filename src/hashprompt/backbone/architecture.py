@@ -1,7 +1,7 @@
-"""Which ViT the tensors of a file are of: compared before a single number is allocated.
+"""The architecture of a weights file, checked before memory is allocated.
 
-A file may name any architecture and any size. So the model is first built on torch's `meta` device,
-where tensors have shapes and no content, and gets memory only when the file has just these tensors.
+A file may name any architecture and any size. The model is first built on torch's `meta` device,
+where tensors have shapes and no content, and gets memory only if the file has exactly its tensors.
 """
 
 import json
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
     ViT = VisionTransformer | PlainViT
 
-MAX_SIDE = 2048  # pixels a side
-MAX_PATCHES = (MAX_SIDE // 16) ** 2  # attention looks from each to each
-# Tensors that a frozen feature extractor does without.
+MAX_SIDE = 2048  # pixels per side
+MAX_PATCHES = (MAX_SIDE // 16) ** 2  # attention is quadratic in them
+# Tensors that a frozen feature extractor does not need.
 HEAD_PREFIXES = ("head.", "head_dist.", "fc_norm.", "pre_logits", "mask_token", "masked_embed")
-NUMBERS = (torch.float32, torch.float16, torch.bfloat16)  # that weights are stored as
+NUMBERS = (torch.float32, torch.float16, torch.bfloat16)  # types of stored weights
 
 Mean = Annotated[float, Field(ge=-10, le=10)]
 Deviation = Annotated[float, Field(ge=1e-3, le=10)]
 
 
 class Architecture(BaseModel):
-    """The sizes of a plain ViT, as our own files give them: arguments of `VisionTransformer`."""
+    """The sizes of a plain ViT: arguments of timm's `VisionTransformer`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     img_size: int = Field(ge=1, le=MAX_SIDE)
@@ -50,7 +50,7 @@ class Architecture(BaseModel):
 
 
 class Metadata(BaseModel):
-    """What a file of ours says about itself, and a classifier about its backbone."""
+    """The metadata of a weights file of ours, and of a classifier's backbone."""
 
     model_config = ConfigDict(allow_inf_nan=False)
     architecture: Architecture
@@ -64,11 +64,11 @@ def build(
 ) -> "tuple[ViT, dict[str, Any]]":
     """The model of a file with its weights, and its preprocessing under timm's names.
 
-    Ours wherever it computes what timm's model does; timm's model for all other architectures.
+    The model is ours wherever it computes the same as timm's; timm's for other architectures.
 
     Args:
         architecture: timm's name; None to take it from the file.
-        told: what the file says itself, or what a stored classifier recorded.
+        told: metadata of the file, or of a stored classifier.
     """
     if told is not None:
         sizes = told.architecture.model_dump()
@@ -87,14 +87,14 @@ def build(
     if not name or not timm.is_model(name):
         name = _architecture_of(weights.state, path)
     with torch.device("meta"):
-        vit = create(name)
+        vit = _create(name)
     load_strictly(vit, weights, path)
     return _as_plain(vit), dict(vit.pretrained_cfg)
 
 
 @torch.no_grad()
 def _as_plain(vit: "VisionTransformer") -> "ViT":
-    """Ours with the weights of timm's model, if the first block then gives the same features."""
+    """Our model with timm's weights if its first block gives the same features, else timm's."""
     block: Any = vit.blocks[0]
     patch = vit.patch_embed
     if not hasattr(block.mlp, "fc1"):
@@ -123,31 +123,34 @@ def _as_plain(vit: "VisionTransformer") -> "ViT":
 
 
 def check_supported(vit: Any) -> None:
-    """Refuse timm's models of which `Backbone` would silently compute something else."""
+    """Refuse models of timm for which `Backbone` would silently compute something else."""
     from timm.layers import Attention
     from timm.models.vision_transformer import VisionTransformer
 
-    layers = ("norm1", "ls1", "mlp", "norm2", "ls2")
-    problem = ""
+    def is_standard(block: Any) -> bool:
+        attention = getattr(block, "attn", None)
+        layers = ("norm1", "ls1", "mlp", "norm2", "ls2")
+        return (
+            isinstance(attention, Attention)
+            and getattr(attention, "gate", None) is None
+            and all(hasattr(block, name) for name in layers)
+        )
+
     if not isinstance(vit, VisionTransformer):
         problem = f"it is a {type(vit).__name__}, not a plain vision transformer"
     elif vit.cls_token is None:
         problem = "it has no class token"
-    elif not all(
-        isinstance(getattr(block, "attn", None), Attention)
-        and getattr(block.attn, "gate", None) is None
-        and all(hasattr(block, name) for name in layers)
-        for block in vit.blocks
-    ):
+    elif not all(map(is_standard, vit.blocks)):
         problem = "its blocks are not standard pre-norm attention blocks"
-    if problem:
-        raise UserError(
-            f"This backbone cannot carry prompts: {problem}. Choose a plain, DeiT or DINOv2 ViT."
-        )
+    else:
+        return
+    raise UserError(
+        f"This backbone cannot carry prompts: {problem}. Choose a plain, DeiT or DINOv2 ViT."
+    )
 
 
-def create(name: str) -> Any:
-    """A timm model without classifier (whose attributes timm does not type)."""
+def _create(name: str) -> Any:
+    """A timm model without a classifier (timm does not type its attributes)."""
     import timm
 
     try:
@@ -160,11 +163,11 @@ def create(name: str) -> Any:
 
 
 def own_metadata(weights: Weights, path: Path) -> Metadata | None:
-    """What the file says, None if it says nothing or speaks of something else."""
+    """The metadata of a file, None if there is none of ours."""
     try:
         keys = [key for key in Metadata.model_fields if key in weights.metadata]
         told = {key: json.loads(weights.metadata[key]) for key in keys}
-    except (ValueError, RecursionError):  # another program's idea of these fields
+    except (ValueError, RecursionError):  # fields of another program
         return None
     if not isinstance(told.get("architecture"), dict):
         return None
@@ -197,9 +200,9 @@ def _architecture_of(state: dict[str, Tensor], path: Path) -> str:
 
 
 def load_strictly(vit: "ViT", weights: Weights, path: Path) -> None:
-    """Give memory to an empty model and fill it.
+    """Fill an empty model: the file must hold all its tensors in their shapes, and no others.
 
-    Every tensor but the classifier's must be in the file, in its shape, and nothing else.
+    Tensors of a classifier are ignored.
     """
     plain = isinstance(vit, PlainViT)
     if not plain:
@@ -213,16 +216,10 @@ def load_strictly(vit: "ViT", weights: Weights, path: Path) -> None:
     _check_names(vit, state, weights, path)
     for name, tensor in state.items():
         _check_numbers(name, tensor, path)
-    if plain:
-        # Copied, since the file may be mapped. `to_empty` would import half of torch's compiler.
-        vit.load_state_dict({k: v.float().clone() for k, v in state.items()}, assign=True)
-        return
-    vit.to_empty(device="cpu")
-    vit.load_state_dict({k: v.float() for k, v in state.items()}, strict=False)
-    with torch.no_grad():  # parts of the classifier, which nothing reads, have some content too
-        for name, tensor in vit.state_dict().items():
-            if name not in state:
-                tensor.zero_()
+    # Copied, since the file may be mapped. `to_empty` would import half of torch's compiler.
+    content = {k: v.float().clone() for k, v in state.items()}
+    unused = {k: torch.zeros(v.shape) for k, v in vit.state_dict().items() if k not in state}
+    vit.load_state_dict(content | unused, assign=True)
 
 
 def _filtered(vit: Any, weights: Weights, path: Path) -> dict[str, Tensor]:
@@ -236,17 +233,15 @@ def _filtered(vit: Any, weights: Weights, path: Path) -> dict[str, Tensor]:
 
 
 def _check_size(vit: "ViT", path: Path) -> None:
-    """Refuse a model that this machine should not even begin to fill."""
-    patches = vit.patch_embed.num_patches
-    if patches is not None and patches > MAX_PATCHES:
-        raise UserError(
-            f"{path} is made for {patches:,} patches an image; at most {MAX_PATCHES:,} are used."
-        )
-    size, most = 4 * sum(tensor.numel() for tensor in vit.state_dict().values()), memory_budget()
-    if size > most:
+    """Refuse a model that does not fit into this machine."""
+    patches = vit.patch_embed.num_patches or 0
+    if patches > MAX_PATCHES:
+        raise UserError(f"{path} is for {patches:,} patches an image; at most {MAX_PATCHES:,}.")
+    size, limit = 4 * sum(tensor.numel() for tensor in vit.state_dict().values()), memory_budget()
+    if size > limit:
         raise UserError(
             f"The architecture of {path} takes {size / 1e9:.1f} GB; at most half of this "
-            f"machine's memory is used, {most / 1e9:.1f} GB."
+            f"machine's memory is used, {limit / 1e9:.1f} GB."
         )
 
 
@@ -271,17 +266,12 @@ def _check_names(vit: "ViT", state: dict[str, Tensor], weights: Weights, path: P
 
 
 def _check_numbers(name: str, tensor: Tensor, path: Path) -> None:
-    """Refuse what is no weight: whole numbers, and what spreads from one product to all."""
     if tensor.dtype not in NUMBERS:
-        kinds = ", ".join(str(kind).removeprefix("torch.") for kind in NUMBERS)
-        raise UserError(
-            f"{path} holds `{name}` as {str(tensor.dtype).removeprefix('torch.')}; weights are "
-            f"{kinds}."
-        )
+        found, *kinds = (str(kind).removeprefix("torch.") for kind in (tensor.dtype, *NUMBERS))
+        raise UserError(f"{path} holds `{name}` as {found}; weights are {', '.join(kinds)}.")
     if tensor.numel() and not torch.stack(tensor.aminmax()).isfinite().all():
         raise UserError(
-            f"`{name}` in {path} holds numbers that are infinite or none (NaN): the file is "
-            "damaged. Get it again."
+            f"`{name}` in {path} holds infinite or NaN values: the file is damaged. Get it again."
         )
 
 

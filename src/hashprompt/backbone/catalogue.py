@@ -1,4 +1,4 @@
-"""The checkpoints of the paper's tables by name, and where weights files are looked for."""
+"""The checkpoints of the paper's tables by name, and the places of weights files."""
 
 import os
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ class Checkpoint:
     """A published file.
 
     Args:
-        summary: what was trained, on what.
-        url: where its authors keep it.
-        suffix: of the file; its own name may be as plain as `checkpoint.pth`, so ours is NAME.
+        summary: model and training data.
+        url: the authors' address.
+        suffix: of the file; it is stored as NAME.SUFFIX.
         megabytes: computed from its layout (docs/backbones.md), not measured.
-        normalize: pixel statistics it was trained with, a key of ``STATISTICS``.
+        normalize: pixel statistics of its training, a key of ``STATISTICS``.
         architecture: timm's name.
     """
 
@@ -75,8 +75,8 @@ CATALOGUE: dict[str, Checkpoint] = {
 }
 
 NANO = "nano"
-MAX_RECORD = 10_000  # bytes of a line with a checksum and a name
-FILE_TYPES = (".safetensors", ".pth", ".pt", ".npz", ".pth.tar")  # of weights that can be read
+MAX_RECORD = 10_000  # bytes of a line with checksum and name
+FILE_TYPES = (".safetensors", ".pth", ".pt", ".npz", ".pth.tar")  # of readable weights
 HOW_TO_NAME = (
     f"Give `nano`, one of {', '.join(f'`{name}`' for name in CATALOGUE)}, a timm name with its "
     "tag such as `vit_base_patch16_224.augreg_in21k`, a weights file "
@@ -85,15 +85,14 @@ HOW_TO_NAME = (
 
 
 def download_folder() -> Path:
-    """Where downloads go; a file put there by hand is as good."""
+    """The folder of downloads; files put there by hand are used too."""
     return cache_dir() / "weights"
 
 
 def brought_file(name: str) -> tuple[str | None, Path] | None:
-    """Architecture (None: told by the file) and file of weights that the user brings.
+    """Architecture (None: from the file) and file of weights that the user brings.
 
-    None for a backbone that is known by its name. A name always wins over a file that happens to
-    be called like it.
+    None for a known name, which takes precedence over a file of the same name.
     """
     if name == NANO or name in CATALOGUE:
         return None
@@ -106,8 +105,8 @@ def brought_file(name: str) -> tuple[str | None, Path] | None:
 def find_file(name: str) -> Path | None:
     """The file of a named backbone on this machine.
 
-    It is called like the backbone (`dino1k.pth`, `vit_small_patch16_224.dino.safetensors`), in
-    the folder that `HASHPROMPT_WEIGHTS` names or among the downloads.
+    It is named after the backbone (`dino1k.pth`, `vit_small_patch16_224.dino.safetensors`) and lies
+    in the folder `HASHPROMPT_WEIGHTS` or among the downloads.
     """
     chosen = os.environ.get("HASHPROMPT_WEIGHTS")
     folders = [*([Path(chosen)] if chosen else []), download_folder()]
@@ -119,32 +118,31 @@ def obtain(name: str, may_download: bool = True) -> Path:
     """The file of a checkpoint of the catalogue, downloaded if it is not on this machine."""
     from hashprompt.storage.download import DownloadError, download  # not for names alone
 
-    path = find_file(name)
-    if path is None:
-        checkpoint = CATALOGUE[name]
-        if not may_download:
-            raise UserError(must_be_typed(name, checkpoint.url))
-        path = download_folder() / f"{name}{checkpoint.suffix}"
-        try:
-            # Twice the size, which is computed.
-            download(checkpoint.url, path, max_size=2 * checkpoint.megabytes * 10**6)
-        except DownloadError as error:
-            raise UserError(unavailable(name, checkpoint.url, str(error), path.name)) from error
+    if path := find_file(name):
+        return path
+    checkpoint = CATALOGUE[name]
+    if not may_download:
+        raise UserError(must_be_typed(name, checkpoint.url))
+    path = download_folder() / f"{name}{checkpoint.suffix}"
+    try:
+        # Twice the size, which is computed.
+        download(checkpoint.url, path, max_size=2 * checkpoint.megabytes * 10**6)
+    except DownloadError as error:
+        raise UserError(unavailable(name, checkpoint.url, str(error), path.name)) from error
     return path
 
 
 def must_be_typed(name: str, url: str) -> str:
-    """The message for weights that only a stored folder asks for: it may be a stranger's."""
+    """The message for weights that only a stored folder names: it may be a stranger's."""
     return (
-        f"Its backbone `{name}` is not on this machine. It would be downloaded from {url}, and "
-        "nothing is downloaded because a folder names it. Allow it by typing the name: `--backbone "
-        f'{name}` (in Python backbone="{name}"), or `--download` (download=True) to go on with a '
-        "run."
+        f"Its backbone `{name}` is not on this machine, and nothing is downloaded because a folder "
+        f"names it. To download it from {url}, give `--backbone {name}` (in Python "
+        f'backbone="{name}"), or `--download` (download=True) to resume a run.'
     )
 
 
 def unavailable(name: str, url: str, reason: str, file: str) -> str:
-    """The message for weights that did not come, with the ways to bring them oneself."""
+    """The message for a failed download, with the ways to bring the file."""
     return (
         f"Could not get the weights of `{name}` from {url}: {reason}. Without a connection, bring "
         f"that file to this machine and pass `{name}@FILE`; or save it as {file} in the folder "
@@ -152,51 +150,37 @@ def unavailable(name: str, url: str, reason: str, file: str) -> str:
     )
 
 
-class Checksum:
-    """The SHA-256 of a downloaded file, recorded when it is first used and compared ever after.
+def check_unchanged(path: Path) -> None:
+    """Record the SHA-256 of a download at its first use, and compare with it afterwards.
 
-    Upstream publishes none, so this cannot tell whether the first download was right; it tells
-    whether the file, or what the address serves, changed since. Files elsewhere are the user's.
+    The authors publish no checksums, so the first download cannot be verified; later changes of the
+    file, or of what the address serves, are found. Files in other folders are not checked.
     """
+    if path.parent != download_folder():
+        return
+    from hashprompt.storage.download import file_hash
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._record = inside(path.parent, f"{path.name}.sha256")  # as `sha256sum` writes it
-        self._ours = path.parent == download_folder()
-
-    def check(self) -> None:
-        """Refuse a file that differs from the recorded one."""
-        if not (self._ours and self._record.is_file()):
-            return
-        from hashprompt.storage.download import file_hash
-
-        line = read_file(self._record, MAX_RECORD).decode(errors="replace")
-        recorded, found = line.partition(" ")[0], file_hash(self._path)
-        if found != recorded:
-            raise UserError(
-                f"{self._path} is not the file that was first used under this name: its SHA-256 is "
-                f"{found}, {self._record.name} says {recorded}. Delete it to download it anew; if "
-                "it was published anew and you want that, delete both."
-            )
-
-    def record(self) -> None:
-        """Remember the file, which has just proved to be readable."""
-        if not self._ours or self._record.is_file():
-            return
-        from hashprompt.storage.download import file_hash
-
-        line = f"{file_hash(self._path)}  {self._path.name}\n"
-        with suppress(UserError):  # a cache that several people read and one of them fills
-            write_atomically(self._record, line.encode())
+    record = inside(path.parent, f"{path.name}.sha256")  # as `sha256sum` writes it
+    found = file_hash(path)
+    if not record.is_file():
+        with suppress(UserError):  # a cache that this user may not write
+            write_atomically(record, f"{found}  {path.name}\n".encode())
+        return
+    recorded = read_file(record, MAX_RECORD).decode(errors="replace").partition(" ")[0]
+    if found != recorded:
+        raise UserError(
+            f"{path} is not the file that was first used under this name: its SHA-256 is {found}, "
+            f"{record.name} says {recorded}. Delete it to download it again. If the authors "
+            "published a new file and you want it, delete both."
+        )
 
 
 def describe() -> Iterator[tuple[str, str]]:
-    """Every checkpoint of the catalogue: what it is, and its file here or what a download costs."""
+    """Every checkpoint of the catalogue: its content, and its file or the size of the download."""
     for name, checkpoint in CATALOGUE.items():
         path = find_file(name)
-        if path is None:
-            host = urlsplit(checkpoint.url).netloc
-            state = f"not here, about {checkpoint.megabytes} MB to download from {host}"
-        else:
+        host = urlsplit(checkpoint.url).netloc
+        state = f"not here, about {checkpoint.megabytes} MB to download from {host}"
+        if path is not None:
             state = f"here, {path.stat().st_size / 1e6:.0f} MB, {path}"
         yield name, f"{checkpoint.summary} · {state}"

@@ -1,4 +1,4 @@
-"""Weights files of many programs, read without running their code, under timm's tensor names."""
+"""Weights files of several programs, read without running code, under timm's tensor names."""
 
 import argparse
 import pickle
@@ -16,9 +16,8 @@ from hashprompt.errors import UserError, shortened
 from hashprompt.storage.arrays import read_npz
 from hashprompt.storage.tensor_files import map_tensor_file, read_checkpoint
 
-# What training programs store beside tensors and what runs no code when it is read: their
-# command line, and numbers that came out of NumPy (a learning rate in the optimiser's state).
-# NumPy's two module names are its versions before and after 2.0.
+# Harmless objects in checkpoints: the command line of a training program, and NumPy numbers (a
+# learning rate in the optimiser's state). The two module names are NumPy before and after 2.0.
 _scalar = np.float64(0).__reduce__()[0]
 HARMLESS: list[Any] = [
     argparse.Namespace,
@@ -30,13 +29,13 @@ HARMLESS: list[Any] = [
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a training program keeps the backbone in its checkpoint.
+    """The place of the backbone in the checkpoint of a training program.
 
     Args:
-        table: key of the tensors; "" for a file that is nothing but tensors.
-        prefix: what the names of the backbone's tensors start with.
-        others: starts of the names that belong to the rest of the training program.
-        normalize: pixel statistics the program is known to use.
+        table: key of the tensors; "" for a file with only tensors.
+        prefix: of the names of the backbone's tensors.
+        others: prefixes of the rest of the training program.
+        normalize: pixel statistics of the program.
     """
 
     table: str
@@ -71,13 +70,13 @@ GOOGLE_NAMES = (
 
 @dataclass(frozen=True)
 class Weights:
-    """What a file holds.
+    """The content of a weights file.
 
     Args:
         state: tensors under timm's names, the classifier's among them.
         normalize: pixel statistics that its format implies.
         metadata: of a safetensors file.
-        unexpected: names of which nothing is known.
+        unexpected: unknown names.
     """
 
     state: dict[str, Tensor]
@@ -87,26 +86,19 @@ class Weights:
 
 
 def read_weights(path: Path) -> Weights:
-    """Read a file of one of ``FILE_TYPES``; its layout is told from its keys."""
+    """Read a file of one of ``FILE_TYPES``; its keys tell the layout."""
     try:
         if path.suffix == ".safetensors":
             tensors, metadata = map_tensor_file(path)
             return Weights(tensors, metadata=metadata)
         if path.suffix == ".npz":
-            return _from_npz(path)
+            return from_google(read_npz(path))
         content = read_checkpoint(path, HARMLESS)
     except UserError:
         raise
-    except Exception as error:  # each format fails in its own ways on a file that is something else
+    except Exception as error:  # each format fails in its own ways on a file of another kind
         raise UserError(_unreadable(path, error)) from error
     return _from_checkpoint(content, path)
-
-
-def _from_npz(path: Path) -> Weights:
-    try:
-        return from_google(read_npz(path))
-    except UserError as error:
-        raise UserError(_unreadable(path, error)) from error
 
 
 def _from_checkpoint(content: Any, path: Path) -> Weights:
@@ -114,17 +106,15 @@ def _from_checkpoint(content: Any, path: Path) -> Weights:
         table = _table(content, layout.table)
         if all(name.startswith("module.") for name in table):
             table = {name.removeprefix("module."): tensor for name, tensor in table.items()}
-        matching = {
-            name: tensor for name, tensor in table.items() if name.startswith(layout.prefix)
-        }
-        if matching:
-            state = {name.removeprefix(layout.prefix): tensor for name, tensor in matching.items()}
-            unknown = (n for n in table if n not in matching and not n.startswith(layout.others))
+        prefix = layout.prefix
+        state = {n.removeprefix(prefix): t for n, t in table.items() if n.startswith(prefix)}
+        if state:
+            unknown = (n for n in table if not n.startswith((prefix, *layout.others)))
             return Weights(state, layout.normalize, unexpected=tuple(unknown))
     names = [key for key in content if isinstance(key, str)] if isinstance(content, dict) else []
     keys = ", ".join(names[:20]) or type(content).__name__
     raise UserError(
-        f"{path} is not a file of weights: expected a table of named tensors, alone or under "
+        f"{path} is not a file of weights: expected a table of named tensors, at the top or under "
         f"`teacher`, `state_dict` or `model`; found {shortened(keys, 200)}."
     )
 

@@ -1,14 +1,31 @@
-"""timm's published weights, from the Hugging Face hub or from a file that was brought."""
+"""The files of backbones: embedded, brought, in the catalogue, or on timm's Hugging Face hub."""
 
 import os
 from pathlib import Path
 
-from hashprompt.backbone.catalogue import find_file, must_be_typed, unavailable
-from hashprompt.backbone.names import refusal, timm_names
+from hashprompt.backbone.catalogue import (
+    CATALOGUE,
+    NANO,
+    brought_file,
+    find_file,
+    must_be_typed,
+    obtain,
+    unavailable,
+)
+from hashprompt.backbone.names import nano_file, refusal, timm_names
 from hashprompt.errors import UserError
 from hashprompt.storage.download import MAX_SIZE, TIMEOUT, DownloadError
 
 FILE = "model.safetensors"
+
+
+def weights_file(name: str, may_download: bool = True) -> tuple[str | None, Path]:
+    """The published name or architecture of a backbone (None: from the file), and its file."""
+    if name == NANO:
+        return None, nano_file()
+    if brought := brought_file(name):
+        return brought
+    return name, (obtain if name in CATALOGUE else timm_file)(name, may_download)
 
 
 def timm_file(name: str, may_download: bool = True) -> Path:
@@ -30,7 +47,7 @@ def _cached_file(repository: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     try:
-        # Not `hf_hub_download(local_files_only=True)`: that asks the hub about something else.
+        # Not `hf_hub_download(local_files_only=True)`, which still sends a request.
         cached = try_to_load_from_cache(repository, FILE)
     except ValueError:  # a name that no repository can have
         return None
@@ -45,10 +62,10 @@ def _hub_file(name: str, repository: str, may_download: bool) -> Path:
     if not may_download:
         raise UserError(must_be_typed(name, url))
     try:
-        # The client tries for half a minute where there is no connection; this asks once.
+        # The client tries for half a minute without a connection; this request fails at once.
         size = get_hf_file_metadata(url, timeout=TIMEOUT).size or 0
         if size > MAX_SIZE:
-            raise DownloadError(f"it announces {size:,} bytes; at most {MAX_SIZE:,} are expected")
+            raise DownloadError(f"the server announces {size:,} bytes; at most {MAX_SIZE:,}")
         return Path(hf_hub_download(repository, FILE, endpoint=endpoint))
     except Exception as error:  # its versions build on other web clients with other errors
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,6 +1,5 @@
 """5-Datasets: SVHN, MNIST, CIFAR-10, notMNIST and Fashion-MNIST, a task of ten classes each."""
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torchvision import datasets
+from torchvision.datasets import mnist
 
 from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.reading.arrays import read_arrays
@@ -20,12 +20,10 @@ from hashprompt.data.sets.base import MissingFiles, need
 from hashprompt.data.sets.cifar import cifar_tables
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
-from hashprompt.storage.files import read_file
 
 CLASSES = 10
 LETTERS_TEST_SHARE = 0.1
-IDX, UINT8 = ("images", "labels"), 8  # files of MNIST, and how they call bytes
-MAX_BYTES = 10**9  # of one of them: the largest has 47 MB
+IDX = ("images-idx3", "labels-idx1")  # files of MNIST
 
 
 FiveLoader = Callable[[Path, Track], ImageSource]
@@ -33,32 +31,25 @@ FiveLoader = Callable[[Path, Track], ImageSource]
 
 def _idx(kind: type[datasets.MNIST]) -> FiveLoader:
     def load(root: Path, track: Track) -> ImageSource:
-        folder = f"{kind.__name__}/raw"
-        names = [Path(url).stem for url, _ in kind.resources]
-        need(root, *(f"{folder}/{name}" for name in names))
-        images, labels = ({n[:5]: root / folder / n for n in names if what in n} for what in IDX)
-        train, test = (
-            ImageTable(
-                _read_idx(images[part], 3)[:, None].repeat(1, 3, 1, 1),
-                _read_idx(labels[part], 1).long(),
+        folder = root / kind.__name__ / "raw"
+        parts = ("train", "t10k")
+        files = [folder / f"{part}-{what}-ubyte" for part in parts for what in IDX]
+        need(folder, *(file.name for file in files))
+        try:
+            train, test = (
+                ImageTable(
+                    mnist.read_image_file(str(images))[:, None].repeat(1, 3, 1, 1),
+                    mnist.read_label_file(str(labels)),
+                )
+                for images, labels in (files[:2], files[2:])
             )
-            for part in ("train", "t10k-")
-        )
+        except (AssertionError, LookupError, ValueError, RuntimeError, OSError) as error:
+            raise UserError(f"The files in {folder} are damaged. Fetch them again.") from error
         if any(len(part.images) != len(part) for part in (train, test)):
-            raise UserError(f"The files in {root / folder} do not belong together.")
+            raise UserError(f"The files in {folder} do not belong together.")
         return ImageSource(kind.__name__, train, test, tuple(kind.classes), 1, split="official")
 
     return load
-
-
-def _read_idx(file: Path, dimensions: int) -> Tensor:
-    """An array uint8 as MNIST stores it: its number of dimensions, its shape, its bytes."""
-    content = read_file(file, MAX_BYTES)
-    start = 4 * (1 + dimensions)
-    shape = [int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4)]
-    if content[:4] != bytes((0, 0, UINT8, dimensions)) or math.prod(shape) != len(content) - start:
-        raise UserError(f"{file} is damaged. Remove it, and fetch or unpack it again.")
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=start).view(shape)
 
 
 def _svhn(root: Path, track: Track) -> ImageSource:

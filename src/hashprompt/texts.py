@@ -1,9 +1,10 @@
-"""Texts that did not come from us (names of classes, files, sources), as they may be shown.
+"""Untrusted texts (names of classes, files, sources) made safe to show; other texts.
 
-A name can hold what a terminal obeys instead of showing: colours, links, another title of the
-window, an order to write from right to left. Spreadsheets and Markdown have orders of their own.
+A name can contain control sequences that a terminal obeys instead of showing: colours, links, the
+window title, right-to-left order. Spreadsheets and Markdown have control sequences too.
 """
 
+import inspect
 import json
 import re
 import unicodedata
@@ -11,17 +12,17 @@ from collections.abc import Iterable
 from typing import Any
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, formats, half characters, ends of lines
-# Persian words and emoji are spelt with these two, which move nothing. Beside a Latin letter they
-# do nothing but make two names look the same.
+# Persian words and emoji need these two. Next to a Latin letter they only make two different names
+# look the same.
 JOINERS = "\u200c\u200d"
-FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # spreadsheets read the wide ones too
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # spreadsheets also accept the wide forms
 
 
 def visible(text: object, lines: bool = False) -> str:
-    """A text in which nothing is hidden: `\\x1b` for ESC, `\\u202e` for right-to-left.
+    """A text with escapes in place of hidden characters: `\\x1b` for ESC, `\\u202e`, …
 
     Args:
-        lines: let it have several lines, for texts of ours; else an end of line is shown as `\\n`.
+        lines: keep line ends, for our own texts; else a line end is shown as `\\n`.
     """
     text = str(text)
     if text.isprintable():
@@ -34,17 +35,17 @@ def _shown(text: str, place: int, lines: bool) -> str:
     if unicodedata.category(character) not in HIDDEN or (lines and character == "\n"):
         return character
     if character in JOINERS and 0 < place < len(text) - 1:
-        beside = text[place - 1], text[place + 1]
-        if not any(other.isascii() or other in JOINERS for other in beside):
+        neighbours = text[place - 1], text[place + 1]
+        if not any(other.isascii() or other in JOINERS for other in neighbours):
             return character
     return character.encode("unicode_escape").decode()
 
 
 def json_text(value: Any, encoding: str | None = None) -> str:
-    """JSON that can be printed: what `visible` would change is written as `\\uXXXX`.
+    """JSON that is safe to print: characters that `visible` would change become `\\uXXXX`.
 
     Args:
-        encoding: letters that it lacks are written in the same way; by default it has all.
+        encoding: characters that it lacks become `\\uXXXX` too; None: it has all.
     """
     text = json.dumps(value, indent=1, ensure_ascii=False)
     if encoding:
@@ -52,20 +53,27 @@ def json_text(value: Any, encoding: str | None = None) -> str:
             text.encode(encoding)
         except UnicodeEncodeError:
             return json.dumps(value, indent=1)
-    # Outside of strings there is nothing but ASCII and ends of lines, inside none of those.
+    # Outside of strings there are only ASCII characters and line ends, inside no line ends.
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def csv_text(text: str) -> str:
-    """A cell that a spreadsheet takes for text: `'` before what would begin a formula."""
+    """A cell that spreadsheets read as text: `'` before what would start a formula."""
     text = visible(text)
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def markdown_text(text: str) -> str:
-    """A cell of a table in Markdown, that holds neither HTML nor links nor formulas."""
+    """A cell of a Markdown table, without HTML, links and formulas."""
     text = re.sub(r"[\\`*\[\]|~$]", r"\\\g<0>", visible(text))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def argument_texts(docstring: str | None) -> dict[str, str]:
+    """The descriptions below `Args:` in a docstring, by name."""
+    entries = inspect.cleandoc(docstring or "").partition("\nArgs:\n")[2]
+    found = re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", entries, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in found}
 
 
 def counted(number: int, one: str, many: str) -> str:

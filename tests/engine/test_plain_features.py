@@ -179,6 +179,6 @@ def test_two_processes_that_write_at_once_lose_nothing() -> None:
 
 def test_a_cache_that_cannot_be_written_is_said_and_does_no_harm(cache: Path) -> None:
     cache.write_text("a file in the place of the folder")
-    with pytest.warns(UserWarning, match="Could not keep features"):
+    with pytest.warns(UserWarning, match="Could not cache features"):
         found, computed = features(digits(9))
     assert (found.shape, computed) == ((9, 128), 9)

@@ -281,7 +281,7 @@ def test_a_checkpoint_with_other_rows_is_refused_before_the_first_step(
     tensors, state = checkpoints.load() or pytest.fail("nothing was saved")
     name = next(name for name, tensor in tensors.items() if name.startswith(part) and tensor.ndim)
     checkpoints.save({**tensors, name: torch.cat([tensors[name]] * 2)}, state)
-    with pytest.raises(UserError, match="other shapes than were saved"):
+    with pytest.raises(UserError, match="other shapes than when they were saved"):
         benchmark.resume(cut_run, quiet=True)
 
 

@@ -148,7 +148,7 @@ def test_a_log_that_fails_is_told_once_and_costs_nothing(tmp_path: Path) -> None
     (tmp_path / "logs").mkdir()
     os.symlink(tmp_path / "elsewhere", tmp_path / "logs" / "steps.csv")
     logger = started(tmp_path)
-    with pytest.warns(UserWarning, match=r"The csv log ends here: .*is a link.*The run goes on"):
+    with pytest.warns(UserWarning, match=r"The csv log ends here: .*is a link.*The run continues"):
         logger.on_step_end(step(1, 2.5))
     logger.on_step_end(step(20, 2.5))  # a second warning would be an error
     logger.on_run_end(None)
@@ -165,7 +165,7 @@ def test_overwriting_a_run_removes_its_log_and_nothing_else(tmp_path: Path, tiny
 def test_a_wrong_name_and_a_missing_package_are_refused(
     monkeypatch: pytest.MonkeyPatch, cli: Any, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=r"No logger is called `cvs`. There are: csv, tensorboard"):
+    with pytest.raises(UserError, match=r"Unknown logger `cvs`. Did you mean `csv`"):
         make_loggers(["csv", "cvs"])
     monkeypatch.setattr("hashprompt.loggers.find_spec", lambda name: None)
     assert len(make_loggers(["csv", "csv"])) == 1

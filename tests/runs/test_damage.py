@@ -89,12 +89,14 @@ def test_loading_deletes_nothing_and_says_what_is_damaged(tmp_path: Path) -> Non
     cut(tmp_path / "tensors-000002.safetensors")
     before = listing(tmp_path)
     for _ in range(2):
-        with pytest.warns(UserWarning, match=r"tensors-000002.safetensors: .*the one before"):
+        with pytest.warns(
+            UserWarning, match=r"tensors-000002.*the previous checkpoint"
+        ):
             loaded = Checkpoints(tmp_path).load()
         assert loaded is not None
         assert loaded[1]["position"]["task"] == 1
     cut(tmp_path / "state-000001.json")
-    with pytest.warns(UserWarning, match=r"No checkpoint is whole"):
+    with pytest.warns(UserWarning, match=r"No checkpoint is intact"):
         assert Checkpoints(tmp_path).load() is None
     assert listing(tmp_path).keys() == before.keys()
 
@@ -141,7 +143,7 @@ def test_a_finished_run_whose_learner_is_damaged_is_repaired_by_resume(
     cut(newest(run, kind))
     before = listing(run)
     with (
-        pytest.warns(UserWarning, match="Going on from the one before"),
+        pytest.warns(UserWarning, match="Using the previous checkpoint"),
         pytest.raises(UserError, match=f"hashprompt resume {run}"),
     ):
         benchmark.evaluate(run, quiet=True)

@@ -1,6 +1,5 @@
 """Arguments that several commands take; `NAME=VALUE` on the command line."""
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,6 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from hashprompt.errors import UserError, shortened
+from hashprompt.texts import argument_texts
 
 MAX_YAML = 100_000  # characters: a configuration has a few hundred
 MAX_DEPTH = 20  # lists in lists; options need two
@@ -60,13 +60,13 @@ class Command(TyperCommand):
     def __init__(
         self, name: str | None, *, params: list[Any], help: str | None = None, **rest: Any
     ) -> None:
-        text, _, section = (help or "").partition("\nArgs:\n")
-        described = dict(re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE))
+        described = argument_texts(help)
         for param in params:
-            param.help = " ".join(described.get(param.name, param.help or "").split())
+            param.help = described.get(param.name, param.help)
             if param.default is False:
                 param.secondary_opts = []
-        super().__init__(name, params=params, help=text.rstrip(), **rest)
+        text = (help or "").partition("\nArgs:\n")[0].rstrip()
+        super().__init__(name, params=params, help=text, **rest)
 
 
 def parse_settings(items: Iterable[str] | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What all commands of a classifier in a folder share."""
+"""Parts of the commands for classifiers."""
 
 import sys
 import unicodedata
@@ -23,7 +23,7 @@ def existing(model: Path, backbone: str | None = None) -> "ContinualClassifier":
 
 
 def print_done(done: Any, as_json: bool) -> None:
-    """What a classifier says it did."""
+    """Print a result of a classifier."""
     if as_json:
         print_json(done.to_dict())
     else:
@@ -31,12 +31,12 @@ def print_done(done: Any, as_json: bool) -> None:
 
 
 def renamed(pairs: Sequence[str] | None) -> dict[str, str]:
-    """What `--rename` says."""
+    """The values of `--rename`."""
     return dict(split_pair(pair, "--rename", "OLD=NEW") for pair in pairs or ())
 
 
 def asking(carry_out: Callable[[dict[str, str]], T], rename: dict[str, str]) -> T:
-    """Do something that needs to know which class names mean the same; on a terminal, ask."""
+    """Carry out an action; on a terminal, ask whether similar class names mean the same."""
     from hashprompt.photos.inputs.names import SimilarNames
 
     while True:
@@ -57,6 +57,6 @@ def _answer(question: "SimilarNames", given: str, known: str) -> tuple[str, str]
     shown = [ascii(name) if look_alike else f"`{name}`" for name in (given, known)]
     if confirm(f"Is {shown[0]} the same class as {shown[1]}?"):
         return given, known
-    if look_alike:  # two classes that nobody could tell apart by their names
+    if look_alike:  # two classes with indistinguishable names
         raise question
     return given, given

@@ -1,4 +1,4 @@
-"""What commands print, and ask: through these functions alone."""
+"""Output and questions of the commands; commands print only with these functions."""
 
 import sys
 import warnings
@@ -18,12 +18,12 @@ errors = Terminal(stderr=True)
 
 
 def print_line(text: str, style: str = "") -> None:
-    """One line as it is, to be copied: a path is not wrapped."""
+    """One line without wrapping, so that paths can be copied."""
     console.print(styled((text, style)), soft_wrap=True)
 
 
 def print_text(text: str) -> None:
-    """Lines of ours; the names in them are `visible` already."""
+    """Our own lines; the names in them are `visible`."""
     console.print(text, soft_wrap=True)
 
 
@@ -36,7 +36,7 @@ def print_error(text: str) -> None:
 
 
 def _print_message(kind: str, style: str, text: str) -> None:
-    # Set in, so that a name with an end of line in it does not begin another message.
+    # Indented: a name with a line end must not start another message.
     first, *more = text.split("\n")
     errors.print(styled((kind, style), f" {first}"), soft_wrap=True)
     for line in more:
@@ -44,7 +44,7 @@ def _print_message(kind: str, style: str, text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """To be read by programs: parsed, it is what was given, whatever is in its names."""
+    """JSON that parses to exactly this value, whatever its names contain."""
     sys.stdout.write(json_text(value, sys.stdout.encoding) + "\n")
 
 
@@ -54,15 +54,15 @@ def confirm(question: str) -> bool:
 
 
 def never_fail_to_print() -> None:
-    """Letters that standard output or error lacks are printed as `\\u2192` and the like."""
+    """Print characters that the encoding lacks as escapes, e.g. `\\u2192`."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, ValueError):  # something else was put in its place
+        with suppress(AttributeError, ValueError):  # it was replaced
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 @contextmanager
 def warnings_in_words() -> Iterator[None]:
-    """Warnings of ours without the line of code; those of libraries as they are."""
+    """Show our own warnings without the line of code; those of libraries unchanged."""
     show = warnings.showwarning
 
     def say(message: Any, category: Any, filename: str, *rest: Any) -> None:

@@ -1,4 +1,4 @@
-"""The batches of an epoch, in an order that follows from the seed and the position."""
+"""The batches of an epoch, in an order that depends only on the seed and the position."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -18,12 +18,12 @@ class EpochBatches:
     """This device's share of the batches of an epoch.
 
     Args:
-        phase: its view, or its `draw`.
+        phase: with the view, or with `draw`.
         data: the task.
         passes: views and frozen features.
         replicas: the devices.
         seeds: of the epoch: the run's seed, task, phase and epoch.
-        resumed: some steps of the epoch were taken before, so `draw` was counted already.
+        resumed: the epoch began before, so the passes of `draw` are counted already.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class EpochBatches:
         self._phase, self._data = phase, data
         self._passes, self._replicas, self._seeds = passes, replicas, seeds
         seed_everything(*seeds)
-        self.rows: Sequence[Tensor]  # (B,) of each whole batch, among the task's images
+        self.rows: Sequence[Tensor]  # (B,) images of the task in each whole batch
         self._drawn: list[Batch] = []
         if phase.draw is not None:
             with uncounted(passes.backbone.model.passes) if resumed else nullcontext():
@@ -55,7 +55,7 @@ class EpochBatches:
         return len(self.rows)
 
     def __getitem__(self, step: int) -> Batch:
-        # Augmentation and anything random in the step follow from the position alone.
+        # Augmentation and other randomness in the step depend only on the position.
         seed_everything(*self._seeds, step, self._replicas.rank)
         if self._drawn:
             return self._drawn[step]

@@ -9,15 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class StepEnd:
-    """A step of training is over.
+    """A finished training step.
 
     Args:
-        task, epoch, step: from 0.
+        task, epoch, step: counted from 0.
         epochs, steps: of the phase, and of each epoch.
-        images: that went through since the phase started or was resumed.
-        loss: the sum that was minimised.
-        rates: of each parameter group.
-        total: steps since the run began, this one included; goes on where a run is resumed.
+        images: since the phase started or resumed.
+        loss: the sum of all losses.
+        rates: learning rate of each parameter group.
+        total: steps of the run so far, over all its parts.
     """
 
     task: int
@@ -33,7 +33,7 @@ class StepEnd:
 
     @property
     def done(self) -> int:
-        """Steps of the phase that are over."""
+        """Finished steps of the phase."""
         return self.epoch * self.steps + self.step + 1
 
 
@@ -41,61 +41,63 @@ class Callback:
     """Override the events that you need. Tasks are counted from 0."""
 
     def on_run_start(self, folder: Path, config: Mapping[str, Any]) -> None:
-        """A run of `benchmark` begins, or goes on: its run directory and its plan."""
+        """A run starts or resumes, with its run directory and its plan."""
 
     def on_start(self, tasks: int, done: int) -> None:
-        """Work begins on a stream of so many tasks, or goes on after some of them."""
+        """Training on a stream starts or resumes, after `done` of its tasks."""
 
     def on_phase_start(self, task: int, phase: str, steps: int, done: int) -> None:
-        """A phase begins, or goes on; with 0 steps it is a computation over images.
+        """A phase starts or resumes. With 0 steps it is a computation over images.
 
-        Of an evaluation the steps are the images to be tested.
+        The steps of an evaluation are images.
         """
 
     def on_step_end(self, step: StepEnd) -> None:
-        """A step of training is over."""
+        """A training step is finished."""
 
     def on_images_seen(self, done: int, total: int) -> None:
-        """So many images of a pass without gradients were seen."""
+        """`done` of `total` images of a forward pass without gradients are done."""
 
     def on_images_tested(self, done: int) -> None:
-        """So many images of an evaluation were tested."""
+        """`done` images of an evaluation are tested."""
 
     def on_evaluation_end(self, entry: Mapping[str, Any], stages: int) -> None:
-        """The learner was tested: an entry of `after_task`, and how many there will be.
+        """The model was tested.
 
-        Beside it the entry has `accuracy`, in percent on each task so far.
+        Args:
+            entry: of `after_task`, with `accuracy` in percent on each task so far.
+            stages: number of such entries at the end of the run.
         """
 
     def on_task_end(self, task: int) -> None:
-        """A task is learned, tested and saved."""
+        """A task is trained, tested and saved."""
 
     def on_message(self, text: str) -> None:
-        """Something the user should know."""
+        """A message for the user."""
 
     def on_stop(self) -> None:
-        """Work ends, or is cut off by an error."""
+        """Training ends, or is interrupted by an error."""
 
     def on_run_end(self, result: Mapping[str, Any] | None) -> None:
-        """A run of `benchmark` ends, with the content of its `result.json`; None if it was cut off.
+        """A run ends, with the content of its `result.json`; None if it was interrupted.
 
-        The result is not on disk yet: who is killed here is told again.
+        The result is not on disk yet: after a kill at this point, the event is repeated.
         """
 
 
 class Callbacks(Callback):
-    """Several callbacks as one."""
+    """Several callbacks in one."""
 
     def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
         self._all = list(callbacks)
 
     def add(self, callback: Callback) -> None:
-        """One more is told."""
+        """Add a callback."""
         self._all.append(callback)
 
     @contextmanager
     def running(self, tasks: int, done: int) -> Iterator[None]:
-        """From start to stop, whatever happens in between."""
+        """Calls `on_start`, and `on_stop` at the end, also after an error."""
         self.on_start(tasks, done)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Checkpoints: tensors in safetensors, the rest in JSON, each complete or not there at all."""
+"""Checkpoints: tensors in safetensors, the rest in JSON; each file is complete or absent."""
 
 import hashlib
 import os
@@ -17,9 +17,9 @@ from hashprompt.storage.tensor_files import bytes_to_tensors, tensor_bytes
 if TYPE_CHECKING:
     from torch import Tensor
 
-KEPT = 2  # the newest, and the one before it in case the newest is damaged
+KEPT = 2  # the newest, and the previous one in case the newest is damaged
 FILES = ("state-*.json", "tensors-*.safetensors")
-# The names we give, those of unfinished writes too; no other file is ever removed.
+# Names of our files and of unfinished writes; no other file is ever removed.
 NAME = re.compile(r"(?:state-([0-9]{6,})\.json|tensors-([0-9]{6,})\.safetensors)")
 UNFINISHED = re.compile(rf"\.{NAME.pattern}\.[0-9a-f]+\.tmp")
 
@@ -29,11 +29,11 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._damaged: set[int] = set()  # found by `load`: they do not count as kept
+        self._damaged: set[int] = set()  # found by `load`; do not count as kept
 
     def save(self, tensors: "Mapping[str, Tensor]", state: Mapping[str, Any]) -> None:
         """Save a checkpoint: the JSON, written last, holds the checksum of the tensors."""
-        # A number of its own, above those of damaged or unfinished ones too.
+        # Above the numbers of damaged and unfinished checkpoints.
         number = max((_number(match) for match in self._ours()), default=0) + 1
         content = tensor_bytes(tensors)
         write_atomically(self._tensors(number), content)
@@ -42,28 +42,28 @@ class Checkpoints:
         self._prune(number)
 
     def load(self) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
-        """The newest checkpoint that is whole, or None; that later ones are damaged is said.
+        """The newest intact checkpoint, or None; warns about damaged later ones.
 
         Raises:
-            UserError: if a file cannot be read: it may be whole.
+            UserError: if a file cannot be read at the moment, and may be intact.
         """
-        found, damages = self._newest_whole()
+        found, damages = self._newest_intact()
         self._damaged |= damages.keys()
         if damages:
             which = "; ".join(f"{e.path.name}: {e.reason}" for e in damages.values())
-            going_on = "Going on from the one before." if found else "No checkpoint is whole."
-            warnings.warn(f"Damaged in {self.folder}: {which}. {going_on}", stacklevel=2)
+            use = "Using the previous checkpoint." if found else "No checkpoint is intact."
+            warnings.warn(f"Damaged in {self.folder}: {which}. {use}", stacklevel=2)
         return (bytes_to_tensors(self.folder, found[0]), found[1]) if found else None
 
-    def check(self) -> Literal["none", "whole", "newest damaged", "all damaged"]:
-        """What there is to load, without loading it."""
-        found, damages = self._newest_whole()
+    def check(self) -> Literal["none", "intact", "newest damaged", "all damaged"]:
+        """Which checkpoint `load` would find."""
+        found, damages = self._newest_intact()
         if not damages:
-            return "whole" if found else "none"
+            return "intact" if found else "none"
         return "newest damaged" if found else "all damaged"
 
-    def _newest_whole(self) -> tuple[tuple[bytes, dict[str, Any]] | None, dict[int, DamagedError]]:
-        """Content and state of the newest whole checkpoint; what is wrong with those after it."""
+    def _newest_intact(self) -> tuple[tuple[bytes, dict[str, Any]] | None, dict[int, DamagedError]]:
+        """Content and state of the newest intact checkpoint; damages of later ones."""
         damages: dict[int, DamagedError] = {}
         for number in reversed(self._numbers()):
             try:
@@ -73,7 +73,7 @@ class Checkpoints:
         return None, damages
 
     def _numbers(self) -> list[int]:
-        """Of all checkpoints that were saved to the end: those with a state."""
+        """Numbers of all complete checkpoints: those with a state."""
         return sorted(int(match[1]) for match in self._ours() if match[1])
 
     def _ours(self) -> list[re.Match[str]]:
@@ -92,11 +92,11 @@ class Checkpoints:
         return self._file(f"tensors-{number:06d}.safetensors")
 
     def _file(self, *name: str) -> Target:
-        """A file in the folder, or the folder; neither may be a link."""
+        """A file in the folder, or the folder itself; neither may be a link."""
         return inside(self.folder.parent, self.folder.name, *name)
 
     def _read(self, number: int) -> tuple[bytes, dict[str, Any]]:
-        """Content of the tensors' file, and state."""
+        """Content of the file of tensors, and the state."""
         try:
             state = read_json(self._state(number), StoredState, "")
             content = read_file(self._tensors(number))
@@ -107,14 +107,14 @@ class Checkpoints:
         return content, state
 
     def _prune(self, newest: int) -> None:
-        """Remove checkpoints older than those kept, and what killed saves left."""
-        whole = [number for number in self._numbers() if number not in self._damaged]
-        keep = set(whole[-KEPT:])
+        """Remove older checkpoints, and remains of interrupted saves."""
+        intact = [number for number in self._numbers() if number not in self._damaged]
+        oldest = min(intact[-KEPT:])
         for name in os.listdir(self._file()):
             match = NAME.fullmatch(name)
             number = _number(match) if match else newest
             half = number < newest and not self._state(number).exists()
-            if number < min(keep) or half or UNFINISHED.fullmatch(name):
+            if number < oldest or half or UNFINISHED.fullmatch(name):
                 remove_file(self._file(name))
 
 

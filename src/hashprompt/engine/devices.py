@@ -1,4 +1,4 @@
-"""Where a run computes."""
+"""Device and precision of a run."""
 
 import os
 from contextlib import AbstractContextManager, nullcontext
@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 
 
 def launch(options: RunOptions) -> "Fabric":
-    """Devices and precision as the options say, or a reason in words."""
+    """Start the devices with the precision of the options.
+
+    Raises:
+        UserError: if this machine cannot.
+    """
     cores = os.cpu_count() or 1
     if options.devices > max(cores, 2) and single_device(options).type == "cpu":
         raise unusable(options, f"this machine has {cores} processor cores and no other device.")
-    from lightning_fabric import Fabric  # seconds to import, which an answer need not wait for
+    from lightning_fabric import Fabric  # takes seconds to import; predictions do not need it
 
     try:
         fabric = Fabric(
@@ -28,7 +32,7 @@ def launch(options: RunOptions) -> "Fabric":
             strategy="ddp" if options.devices > 1 else "auto",
         )
         fabric.launch()
-    except Exception as error:  # Lightning raises many types for hardware that is not there
+    except Exception as error:  # Lightning raises many types for missing hardware
         raise unusable(options, str(error).splitlines()[0]) from error
     return fabric
 
@@ -36,22 +40,22 @@ def launch(options: RunOptions) -> "Fabric":
 def unusable(options: RunOptions, reason: str) -> UserError:
     return UserError(
         f"Cannot use device={options.device}, devices={options.devices}, precision="
-        f"{options.precision} here: {reason} With device=auto it takes what is there."
+        f"{options.precision} here: {reason} device=auto uses what is available."
     )
 
 
 def single_device(options: RunOptions) -> torch.device:
-    """The device that `launch` would take, for answering without a launch."""
+    """The device that `launch` would use, for predictions without a launch."""
     there = {"mps": torch.backends.mps.is_available(), "cuda": torch.cuda.is_available()}
     if options.device == "auto":
         return torch.device(next((name for name, here in there.items() if here), "cpu"))
     if not there.get(options.device, True):
-        raise unusable(options, "there is none.")
+        raise unusable(options, "no such device.")
     return torch.device(options.device)
 
 
 def autocast(options: RunOptions, device: torch.device) -> AbstractContextManager[object]:
-    """The precision of the options, for a pass without a launch."""
+    """The precision of the options, for a forward pass without a launch."""
     if options.precision == "32":
         return nullcontext()
     dtype = torch.bfloat16 if options.precision == "bf16-mixed" else torch.float16

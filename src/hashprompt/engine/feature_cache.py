@@ -1,4 +1,4 @@
-"""Plain features on disk, by the content of each image."""
+"""Frozen features on disk, by the content of each image."""
 
 import hashlib
 import warnings
@@ -17,24 +17,24 @@ DIGEST_BYTES = 32
 
 
 class FeatureCache:
-    """Features (D,) by the SHA-256 of an image, in a folder of their own.
+    """Features (D,) by the SHA-256 of an image.
 
-    What is computed in one go becomes a block: a file of features and beside it the list of
-    digests, which is read to find out whether the block is needed. Blocks are added and never
-    changed, so that any number of processes may write; a block is called by the checksum of its
-    content, so that a damaged one is noticed, and its features are computed again.
+    Features that are computed together become a block: a file of features, and a list of digests
+    that shows whether the block is needed. Blocks are added and never changed, so several processes
+    may write. The name of a block is the checksum of its content: features of a damaged block are
+    recomputed.
 
     Args:
-        key: names everything that features depend on besides the image.
+        key: identifies everything besides the image that features depend on.
     """
 
     def __init__(self, key: str) -> None:
         self._key = key
         self._features: dict[bytes, Tensor] = {}
-        self._blocks: dict[str, list[bytes]] = {}  # digests by name, of blocks met so far
+        self._blocks: dict[str, list[bytes]] = {}  # digests by name, of the blocks read so far
 
     def find(self, digests: Sequence[bytes]) -> dict[bytes, Tensor]:
-        """The features of images, as far as they are known."""
+        """The known features of these images."""
         wanted = set(digests) - self._features.keys()
         for file in sorted((cache_dir() / "features" / self._key).glob("*.digests")):
             if not wanted:
@@ -47,18 +47,18 @@ class FeatureCache:
         return {d: self._features[d] for d in digests if d in self._features}
 
     def add(self, digests: Sequence[bytes], features: Tensor) -> None:
-        """Keep features (N, D) of N images."""
+        """Store features (N, D) of N images."""
         features = features.cpu().contiguous()
         self._features.update(zip(digests, features, strict=True))
         listed = b"".join(digests)
         name = _checksum(listed, features)
         self._blocks[name] = list(digests)
         try:
-            # The list comes last: where it is, the features are.
+            # The list is written last: if it exists, so do the features.
             write_atomically(self._file(f"{name}.safetensors"), save({"features": features}))
             write_atomically(self._file(f"{name}.digests"), listed)
         except (OSError, UserError) as error:
-            warnings.warn(f"Could not keep features ({error}).", stacklevel=2)
+            warnings.warn(f"Could not cache features ({error}).", stacklevel=2)
 
     def _file(self, name: str) -> Target:
         return inside(cache_dir(), "features", self._key, name)
@@ -66,7 +66,7 @@ class FeatureCache:
     def _read_block(self, name: str) -> dict[bytes, Tensor]:
         digests = self._blocks[name]
         try:
-            # Read, not mapped: a file that another program cuts short must not take us down.
+            # Read, not mapped: a file truncated meanwhile must not crash this process.
             features = load(read_file(self._file(f"{name}.safetensors")))["features"]
         except (OSError, UserError, SafetensorError, KeyError):
             return {}

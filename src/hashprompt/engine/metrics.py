@@ -15,8 +15,8 @@ def average_after(accuracy: Matrix, t: int) -> float | None:
 
 def summarise(accuracy: Matrix, shared_test: bool = False) -> dict[str, float | None]:
     """FAA = A_T; CAA = mean of A_t; FM = mean over i < T of max_{i≤t<T}(a_it − a_iT);
-    BWT = mean over i < T of a_iT − a_ii. None where the matrix does not tell (a joint run, and
-    forgetting where one test set of other domains serves all tasks)."""
+    BWT = mean over i < T of a_iT − a_ii. None where it is undefined: in a joint run, and
+    forgetting if all tasks share one test set."""
     last = len(accuracy) - 1
     averages = [average_after(accuracy, t) for t in range(last + 1)]
     known = [a for a in averages if a is not None]

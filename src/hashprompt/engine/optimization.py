@@ -23,11 +23,11 @@ OPTIMIZERS: dict[str, Callable[[list[dict[str, Any]]], torch.optim.Optimizer]] =
 
 
 class NotFiniteError(Exception):
-    """A step that must not be taken; the learner is as it was before it."""
+    """A step with a non-finite loss or gradient. It was not taken; the model is unchanged."""
 
 
 def make_optimizer(phase: Phase) -> torch.optim.Optimizer:
-    """A fresh optimiser. It gets copies of the groups: torch writes into what it is given."""
+    """A new optimiser, with copies of the groups, because torch changes them."""
     groups = [
         {"params": list(group.params), "lr": group.lr, "weight_decay": group.weight_decay}
         for group in phase.groups
@@ -36,20 +36,20 @@ def make_optimizer(phase: Phase) -> torch.optim.Optimizer:
 
 
 def take_step(phase: Phase, batch: Batch) -> StepResult:
-    """Losses of a batch and what the phase's update needs to know."""
+    """Losses of a batch, and what the update of the phase needs."""
     assert phase.step is not None
     result = phase.step(batch)
     return result if isinstance(result, StepResult) else StepResult(result)
 
 
 class Optimization:
-    """Trains what a phase says, step by step.
+    """The optimiser of a phase, and its steps.
 
     Args:
-        phase: stays as it is.
+        phase: is not changed.
         method: whose accumulators count images.
         fabric: precision and devices.
-        replicas: the same devices, agreeing.
+        replicas: the same devices.
     """
 
     def __init__(self, phase: Phase, method: Method, fabric: "Fabric", replicas: Replicas) -> None:
@@ -57,11 +57,11 @@ class Optimization:
         self._fabric, self._replicas = fabric, replicas
         self._bare = make_optimizer(phase)
         self._optimizer: Any = fabric.setup_optimizers(self._bare)
-        # Of half precision: the loss is scaled up, and steps whose gradients overflow are left out.
+        # Half precision: the loss is scaled up, and steps with overflowing gradients are skipped.
         self._scaler: Any = getattr(fabric.strategy.precision, "scaler", None)
 
     def set_rates(self, epoch: int, step: int, steps: int) -> tuple[float, ...]:
-        """The rates of a step, by parameter group."""
+        """Set the learning rates of a step; returns them by parameter group."""
         factor = self.phase.rate_factor(epoch, step, steps)
         rates = tuple(group.lr * factor for group in self.phase.groups)
         for group, rate in zip(self._optimizer.param_groups, rates, strict=True):
@@ -69,7 +69,7 @@ class Optimization:
         return rates
 
     def step(self, batch: Batch, size: int) -> tuple[float, Tensor | None]:
-        """Take a step; returns the loss, and what the step gave out for its images.
+        """Take a step; returns the loss and the outputs for the images of the batch.
 
         Args:
             batch: this device's share.
@@ -86,14 +86,14 @@ class Optimization:
         value = float(loss.detach())
         try:
             self._refuse(not math.isfinite(value), f"The loss is not finite ({_listed(losses)})")
-            # Asked for again: a step may have put other tensors in their place.
+            # Not `accumulators` from above: a step may have replaced the tensors.
             self._replicas.sum_increments(self.method.accumulators(), before)
             if loss.requires_grad:
                 self._fabric.backward(loss)
                 self._update(context, len(batch.labels) / size)
         except NotFiniteError:
             for tensor, old in zip(self.method.accumulators(), before, strict=True):
-                tensor.copy_(old)  # the step is not taken, so its images do not count
+                tensor.copy_(old)  # without the images of a step that was not taken
             raise
         return value, outputs
 
@@ -128,7 +128,7 @@ class Optimization:
         }
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Continue with what `tensors` gave."""
+        """Continue with saved `tensors`."""
         state: dict[int, dict[str, Tensor]] = {}
         for key, value in tensors.items():
             index, name = key.split("/")

@@ -1,4 +1,4 @@
-"""What the engine writes down: results so far, and the state of a run on disk. Imports no torch."""
+"""Schemas of the results so far, and of the state of a run on disk. Imports no torch."""
 
 from typing import Annotated
 
@@ -37,7 +37,7 @@ class Diagnostics(Schema):
     routing_by_class: Share | None = None
     favourite_share: Share | None = None
     usage_entropy: Share | None = None
-    drift: Annotated[float, Field(ge=0)] | None = None  # of old class means, in class spreads
+    drift: Annotated[float, Field(ge=0)] | None = None  # of old class means, in σ
 
 
 class Timing(Schema):
@@ -60,19 +60,19 @@ class RunLog(Schema):
 
 
 class Position(Schema):
-    """Where a run stands: next is step `step` of epoch `epoch` of a phase of a task."""
+    """Position of a run: the next step is `step` of `epoch` of `phase` of `task`."""
 
     task: Index = 0
-    phase: Annotated[int, Field(ge=-1, lt=1000)] = -1  # -1: the task has not begun
+    phase: Annotated[int, Field(ge=-1, lt=1000)] = -1  # -1: the task has not started
     epoch: Count = 0
     step: Count = 0
 
 
 class StoredState(Schema):
-    """`checkpoints/state-N.json`, beside the tensors of the same number."""
+    """`checkpoints/state-N.json`, next to the tensors with the same number."""
 
     position: Position
-    steps: Count = 0  # of training, since the run began
+    steps: Count = 0  # training steps of the run so far
     log: RunLog
     passes: dict[str, Count]
     precision: Values

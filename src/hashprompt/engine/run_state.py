@@ -1,4 +1,4 @@
-"""How far a run is and what it has found, in memory and in checkpoints."""
+"""Position and results of a run, in memory and in checkpoints."""
 
 import time
 from collections import Counter
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class RunState:
-    """What decides how a run resumes: the model, the optimiser, the position, results so far.
+    """Everything that a run resumes from: model, optimiser, position, results so far.
 
-    Random seeds follow from the position, so no state of a generator is kept.
+    Random seeds follow from the position, so the state of no generator is saved.
 
     Args:
         method: the model.
-        passes: images that went through the ViT, by kind of pass.
+        passes: images that passed through the ViT, by kind of pass.
         replicas: the devices; the first one writes.
         folder: run directory.
         stages: columns of the accuracy matrix.
         checkpoint_minutes: between two saves inside a phase.
-        stop: of the user.
+        stop: requests of the user.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class RunState:
         self._seconds, self._stop = 60 * checkpoint_minutes, stop
         self.checkpoints = Checkpoints(folder / "checkpoints")
         self.position = Position()
-        self.steps = 0  # of training, since the run began
+        self.steps = 0  # training steps of the run so far
         self.log: dict[str, Any] = {
             "accuracy": [[None] * stages for _ in range(stages)],
             "after_task": [],
@@ -58,24 +58,24 @@ class RunState:
         }
         self.clock = Clock(self.log["timings"])
         self._saved_at = time.monotonic()
-        self._moments: dict[str, Tensor] = {}  # of the optimiser of a phase that is resumed
+        self._moments: dict[str, Tensor] = {}  # of the optimiser of the resumed phase
 
     def restore(self, only_needed: bool = False) -> None:
-        """Load the newest whole checkpoint, if there is one.
+        """Load the newest intact checkpoint, if there is one.
 
         Args:
-            only_needed: of its tensors, those that the method has: a finished model may be
-                evaluated with heads that need less of its state.
+            only_needed: load only the tensors that the method has, to evaluate a finished model
+                with heads that need less of its state.
 
         Raises:
-            UnfitState: where its tensors do not fit the method.
+            UnfitState: if the tensors do not fit the method.
         """
         loaded = self.checkpoints.load()
         if loaded is None:
             return
         tensors, state = loaded
         if _shapes(tensors) != state["shapes"]:
-            raise UnfitState("its tensors have other shapes than were saved")
+            raise UnfitState("its tensors have other shapes than when they were saved")
         learned = _part_of(tensors, "method/")
         if only_needed:
             learned = {k: v for k, v in learned.items() if k in self._method.state_dict()}
@@ -89,30 +89,30 @@ class RunState:
         self.clock = Clock(self.log["timings"])
 
     def start_from(self, tensors: "dict[str, Tensor]", task: int) -> None:
-        """Begin with a model of `task` tasks, unless this run has begun already."""
+        """Start with a model of `task` tasks, unless this run has started already."""
         if self.checkpoints.load() is None:
             load_grown(self._method, tensors)
             self.position = Position(task=task)
             self.save()
 
     def load_moments(self, optimization: Optimization) -> None:
-        """Give the optimiser of the phase that is resumed its moments; they are used once."""
+        """Give the optimiser of the resumed phase its moments; they are used once."""
         optimization.load(self._moments)
         self._moments = {}
 
     def advance(self, task: int, phase: int) -> None:
-        """Stand at the start of a phase, on disk too; stop here if the user asked for it."""
+        """Move to the start of a phase and save; stop here on request."""
         self.position = Position(task=task, phase=phase)
         self.save()
         if self._replicas.any(self._stop.made):
             self._stop.obey()
 
-    def stand_at(self, epoch: int, step: int) -> None:
-        """The next step is this one of the phase."""
+    def move_to(self, epoch: int, step: int) -> None:
+        """Move to a step of the current phase."""
         self.position = self.position.model_copy(update={"epoch": epoch, "step": step})
 
     def save_if_due(self, optimization: Optimization) -> None:
-        """Save if the last save was long ago; save and stop if the user asked for it."""
+        """Save if the last save was long ago; save and stop on request."""
         late = self._replicas.is_first and time.monotonic() - self._saved_at >= self._seconds
         stop = self._replicas.any(self._stop.made)
         if stop or self._replicas.any(late):
@@ -121,7 +121,7 @@ class RunState:
             self._stop.obey()
 
     def save(self, optimization: Optimization | None = None) -> None:
-        """Write a checkpoint; inside a phase with the moments of its optimiser."""
+        """Write a checkpoint, inside a phase with the moments of its optimiser."""
         self.clock.stop()
         learned = self._method.state_dict()
         if wrong := [name for name, tensor in learned.items() if not is_finite(tensor)]:

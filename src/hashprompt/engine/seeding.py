@@ -1,4 +1,4 @@
-"""All chance is derived from counters, so that resuming needs no generator states."""
+"""Random seeds follow from counters, so that resuming needs no state of a generator."""
 
 import hashlib
 import random

@@ -1,4 +1,4 @@
-"""The one trainer: takes a method through a stream, and can be killed at any moment."""
+"""The training loop: trains a method on a stream; can be killed at any moment."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Trainer:
-    """Learns the tasks of a stream in order and evaluates after each.
+    """Trains on the tasks of a stream in order, and evaluates after each.
 
-    All that decides the numbers is in `state`, which is saved after every phase and inside long
-    ones; random seeds derive from the seed and the position.
+    `state` decides all results. It is saved after every phase and inside long phases. Random seeds
+    follow from the seed and the position.
 
     Args:
         folder: where checkpoints go.
-        callbacks: are called with what happens.
+        callbacks: receive the events.
         resume_with: the command that resumes an interrupted run.
     """
 
@@ -71,7 +71,7 @@ class Trainer:
         method.to(fabric.device)
 
     def fit(self) -> dict[str, Any]:
-        """Learn from where the checkpoint stands to the end; returns the log."""
+        """Train from the checkpoint to the end; returns the log."""
         self.state.restore()
         for note in self.stream.notes:
             self.callbacks.on_message(note)
@@ -94,7 +94,7 @@ class Trainer:
             self.state.advance(data.index, number + 1)
         self.state.clock.start(data.index, "evaluate")
         self.method.end_task(task)
-        if len(data.test):  # else the caller tests for himself
+        if len(data.test):  # else the caller tests
             self._evaluate(data.index)
         diagnostics = self.method.diagnostics(task)
         if self.options.measure_drift:
@@ -104,7 +104,7 @@ class Trainer:
         self.callbacks.on_task_end(data.index)
 
     def _carry_out(self, phase: Phase, data: TaskData) -> None:
-        """Do what one phase says, from the current position."""
+        """Carry out a phase from the current position."""
         self.state.clock.start(data.index, phase.name)
         seed_everything(self.seed, data.index, phase.seed_key)
         if phase.work is not None:
@@ -140,7 +140,7 @@ class Trainer:
                 images += len(rows)
                 self.state.clock.count(len(rows))
                 self.state.steps += 1
-                self.state.stand_at(epoch, step + 1)
+                self.state.move_to(epoch, step + 1)
                 self.callbacks.on_step_end(
                     StepEnd(
                         task=data.index,
@@ -156,10 +156,10 @@ class Trainer:
                     )
                 )
                 self.state.save_if_due(optimization)
-            self.state.stand_at(epoch + 1, 0)
+            self.state.move_to(epoch + 1, 0)
 
     def _record(self, phase: Phase, seen: StepRecord, step: int) -> None:
-        """Tell a phase what a step was taken on: the whole batch, on all devices alike."""
+        """Give `phase.record` the whole batch of a step, the same on all devices."""
         assert phase.record is not None
         if seen.outputs is not None:
             outputs = self.replicas.whole(seen.outputs.detach(), len(seen.rows))
@@ -171,7 +171,7 @@ class Trainer:
     def _stop_for(self, error: NotFiniteError, optimization: Optimization) -> NoReturn:
         self.state.save(optimization)
         at, phase = self.state.position, optimization.phase
-        ways = ["a smaller lr"]  # of what this run can change
+        ways = ["a smaller lr"]  # that this run can change
         if self.options.precision != "32":
             ways.append("precision=32")
         if phase.clip is None and "clip" in type(self.method.config).model_fields:
@@ -200,11 +200,11 @@ class Trainer:
         return {**entry, "accuracy": [row[-1] for row in self.state.log["accuracy"]]}
 
     def view_of(self, data: TaskData) -> CurrentTask:
-        """What a method may see of a task."""
+        """The part of a task that a method may see."""
         return CurrentTask(data, self.passes)
 
     def _on_images_seen(self, done: int, total: int) -> None:
-        # Devices see different numbers of batches, so several cannot agree to stop here.
+        # Several devices cannot agree to stop here: each may find other features in the cache.
         if self.replicas.count == 1 and self.stop.made:
             self.stop.obey()
         self.callbacks.on_images_seen(done, total)

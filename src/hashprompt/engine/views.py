@@ -1,4 +1,4 @@
-"""The views of a stream's images that a run asks for."""
+"""Transforms of a stream's images, by the options of a run."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from hashprompt.options.run import RunOptions
 
 
 def views_of(options: RunOptions, preprocessing: Preprocessing, stream: Stream) -> Views:
-    """The views of a stream's images for a backbone."""
+    """Transforms of a stream's images for a backbone."""
     flip = stream.flip if options.flip is None else options.flip
     chosen = (options.augment, options.area, options.center, options.normalize)
     return make_views(options.transform, stream.name, preprocessing, flip, *chosen)
@@ -19,7 +19,7 @@ def views_of(options: RunOptions, preprocessing: Preprocessing, stream: Stream) 
 def describe_transform(
     options: RunOptions, preprocessing: Preprocessing, stream: Stream
 ) -> dict[str, Any]:
-    """The same as data, for the protocol."""
+    """The transforms as data, for the protocol."""
     views = views_of(options, preprocessing, stream)
     described = describe_views(views, options.transform, stream.name)
     return described if views.flip == stream.flip else {**described, "flip": views.flip}

@@ -1,4 +1,4 @@
-"""Logs of runs: what happens in a run, as CSV files or for TensorBoard, MLflow, Weights & Biases.
+"""Logs of runs: CSV files, TensorBoard, MLflow, Weights & Biases.
 
 All write below `logs/` of the run directory. Their packages are imported when a run starts.
 """
@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from hashprompt.engine.callbacks import Callback
-from hashprompt.errors import UserError, shortened
+from hashprompt.errors import UserError
 from hashprompt.loggers.csv_log import CsvLog
 from hashprompt.loggers.log import LOGS, Log
 from hashprompt.loggers.mlflow_log import MlflowLog
 from hashprompt.loggers.run_logger import RunLogger
 from hashprompt.loggers.tensorboard_log import TensorBoardLog
 from hashprompt.loggers.wandb_log import WandbLog
+from hashprompt.options import unknown
 
 LOGGERS: dict[str, type[Log]] = {
     "csv": CsvLog,
@@ -21,7 +22,7 @@ LOGGERS: dict[str, type[Log]] = {
     "mlflow": MlflowLog,
     "wandb": WandbLog,
 }
-# All that logs leave in a run directory.
+# All files of logs in a run directory.
 LOG_FILES = tuple(f"{LOGS}/{name}" for log in LOGGERS.values() for name in log.files)
 
 
@@ -34,8 +35,7 @@ def make_loggers(names: Iterable[str]) -> list[Callback]:
     different = dict.fromkeys([names] if isinstance(names, str) else names)
     for name in different:
         if name not in LOGGERS:
-            known = ", ".join(LOGGERS)
-            raise UserError(f"No logger is called `{shortened(name)}`. There are: {known}.")
+            raise UserError(unknown("logger", name, LOGGERS))
         if not _is_installed(LOGGERS[name].package):
             raise UserError(
                 f"Logging to {name} needs its package: pip install 'hashprompt[{name}]'"
@@ -47,4 +47,4 @@ def _is_installed(package: str | None) -> bool:
     if package is None:
         return True
     found = find_spec(package)
-    return found is not None and found.origin is not None  # without: just a folder of this name
+    return found is not None and found.origin is not None  # else it is only a folder of this name

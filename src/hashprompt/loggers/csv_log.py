@@ -13,13 +13,13 @@ from hashprompt.texts import csv_text
 
 
 class CsvLog(Log):
-    """A file for each table; what is there from the first row's number on is dropped."""
+    """A file for each table. Earlier rows from the number of the first new row on are dropped."""
 
     files = tuple(f"{name}.csv" for name in (*NUMBERED_BY, "options"))
 
     def __init__(self, run_dir: Path, options: Mapping[str, Any]) -> None:
         self._run_dir = run_dir
-        self._columns: dict[str, list[str]] = {}  # of the tables that this process has written to
+        self._columns: dict[str, list[str]] = {}  # of each table, once written to
         lines = [{"option": name, "value": _cell(value)} for name, value in options.items()]
         write_atomically(inside(run_dir, LOGS, "options.csv"), _csv(["option", "value"], lines))
 
@@ -32,7 +32,7 @@ class CsvLog(Log):
             file.write(_csv(self._columns[row.table], [line], header=False))
 
     def _make_room(self, row: Row, columns: Sequence[str]) -> None:
-        """Write the file anew, with these columns too, and with what came before this row."""
+        """Rewrite the file with these columns added, and with the rows before this one."""
         file, key = inside(self._run_dir, LOGS, f"{row.table}.csv"), NUMBERED_BY[row.table]
         text = ""
         with suppress(FileNotFoundError):
@@ -54,5 +54,5 @@ def _csv(columns: Sequence[str], lines: Iterable[Mapping[str, Any]], header: boo
 
 
 def _cell(value: Any) -> Any:
-    """Numbers as they are; texts so that no spreadsheet takes them for a formula."""
+    """Numbers unchanged; texts so that no spreadsheet reads them as a formula."""
     return value if value is None or isinstance(value, int | float) else csv_text(str(value))

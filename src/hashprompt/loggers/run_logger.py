@@ -1,8 +1,9 @@
-"""From the events of a run to the rows of a log."""
+"""Turns the events of a run into rows of a log."""
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ from hashprompt.engine.callbacks import Callback, StepEnd
 from hashprompt.errors import shortened
 from hashprompt.loggers.log import Log, Row
 
-STEP_SECONDS = 1.0  # between two steps that are logged; the last of a phase always is
+STEP_SECONDS = 1.0  # between two logged steps; the last step of a phase is always logged
 OF_TASK = ("average", "new_classes", "task_inference")
 
 
 class RunLogger(Callback):
-    """Logs a run. A log that fails must not cost the run: that is said once, and it is left.
+    """Logs a run. A log that fails warns once and ends; the run continues.
 
     Args:
         name: of the log, for messages.
@@ -29,11 +30,8 @@ class RunLogger(Callback):
 
     def on_run_start(self, folder: Path, config: Mapping[str, Any]) -> None:
         names = {k: v for k, v in config.items() if k != "options"}
-
-        def start() -> None:
+        with self._never_failing():
             self._log = self._make(folder, {**names, **config["options"]})
-
-        self._try(start)
 
     def on_step_end(self, step: StepEnd) -> None:
         now = time.monotonic()
@@ -58,21 +56,22 @@ class RunLogger(Callback):
     def on_run_end(self, result: Mapping[str, Any] | None) -> None:
         if result is not None:
             self._write(Row("final", len(result["accuracy"]), {}, result["metrics"]))
-        log = self._log
-        if log is not None:
-            self._try(lambda: log.close(finished=result is not None))
+        with self._never_failing():
+            if self._log is not None:
+                self._log.close(finished=result is not None)
 
     def _write(self, row: Row) -> None:
-        log = self._log
-        if log is not None:
-            self._try(lambda: log.write(row))
+        with self._never_failing():
+            if self._log is not None:
+                self._log.write(row)
 
-    def _try(self, action: Callable[[], None]) -> None:
+    @contextmanager
+    def _never_failing(self) -> Iterator[None]:
         try:
-            action()
-        except Exception as error:  # a full disk, a server that is gone, whatever a package raises
+            yield
+        except Exception as error:  # a full disk, a server that is gone, any error of a package
             self._log = None
             warnings.warn(
-                f"The {self._name} log ends here: {shortened(error, 200)} The run goes on.",
+                f"The {self._name} log ends here: {shortened(error, 200)} The run continues.",
                 stacklevel=2,
             )

@@ -14,9 +14,9 @@ FINAL = ("FAA", "CAA", "FM", "BWT")
 
 
 class TensorBoardLog(Log):
-    """A folder for each table: rows are purged by number, and steps and tasks count apart.
+    """A folder for each table, since rows are purged by number, and steps are no tasks.
 
-    Options and final metrics share one, for TensorBoard's table of hyper-parameters.
+    Options and final metrics share a folder, for TensorBoard's table of hyper-parameters.
     """
 
     package: ClassVar[str | None] = "tensorboard"
@@ -44,7 +44,7 @@ class TensorBoardLog(Log):
             writer.close()
 
     def _writer(self, table: str, first: int) -> "SummaryWriter":
-        """The writer of a table; whoever reads drops what was there from the first number on."""
+        """The writer of a table; readers drop earlier entries from the first number on."""
         from torch.utils.tensorboard import SummaryWriter
 
         if table not in self._writers:

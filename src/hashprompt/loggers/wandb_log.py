@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hashprompt.loggers.log import LOGS, NUMBERED_BY, Log, Row
-from hashprompt.loggers.remembered import read_remembered, remember
+from hashprompt.loggers.log import LOGS, NUMBERED_BY, Log, Row, save_state, saved_state
 from hashprompt.storage.files import inside, make_folder
 
 
 class WandbLog(Log):
     """A run of Weights & Biases.
 
-    Its offline files cannot be asked what they hold, so we write down how far they are, and do not
-    send that again.
+    Its offline files cannot be read back, so `logs/wandb.json` holds the last row of each table,
+    and no row is sent twice.
     """
 
     package: ClassVar[str | None] = "wandb"
@@ -31,7 +30,7 @@ class WandbLog(Log):
         self._run_dir = run_dir
         make_folder(inside(run_dir, LOGS, "wandb"))
         self._done: dict[str, Any] = {"run": secrets.token_hex(4), "last": {}}
-        self._done |= read_remembered(run_dir, "wandb")
+        self._done |= saved_state(run_dir, "wandb")
         os.environ.setdefault("WANDB_MODE", "offline")
         os.environ.setdefault("WANDB_CACHE_DIR", str(inside(run_dir, LOGS, "wandb", "cache")))
         self._run = wandb.init(
@@ -58,7 +57,7 @@ class WandbLog(Log):
             return  # logged before the run was killed
         self._run.log({**row.scalars(), NUMBERED_BY[row.table]: row.number})
         self._done["last"][row.table] = row.number
-        remember(self._run_dir, "wandb", self._done)
+        save_state(self._run_dir, "wandb", self._done)
 
     def close(self, finished: bool) -> None:
         self._run.finish(exit_code=0 if finished else 1)

@@ -1,13 +1,8 @@
-"""Facts and options of every method.
+"""Facts and options of every method."""
 
-The docstring of a config describes its options: `Args:` with a line for each. A config that only
-changes a default keeps the description of its base or of the kind.
-"""
-
-import inspect
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from hashprompt.methods import kinds
 from hashprompt.options import Options
@@ -73,20 +68,6 @@ class MethodConfig(Options):
     info: ClassVar[MethodInfo] = MethodInfo()
     batch_size: kinds.BatchSize = 128
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        for base in reversed(cls.__mro__):
-            for name, text in _described(base.__doc__):
-                if name in cls.model_fields:
-                    cls.model_fields[name].description = text
-
     def keeps_images(self) -> str:
         """How many images of old tasks are kept, e.g. `50 per class`; empty if none are."""
         return ""
-
-
-def _described(docstring: str | None) -> list[tuple[str, str]]:
-    """Names and descriptions of the options below `Args:`."""
-    entries = inspect.cleandoc(docstring or "").partition("\nArgs:\n")[2]
-    found = re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", entries, re.MULTILINE)
-    return [(name, " ".join(text.split()).rstrip(".")) for name, text in found]

@@ -1,4 +1,4 @@
-"""Validated options: unknown names and wrong values get an error a person can act on."""
+"""Validated options, with errors in words for unknown names and wrong values."""
 
 import difflib
 import re
@@ -8,34 +8,45 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from hashprompt.errors import UserError, shortened
+from hashprompt.texts import argument_texts
 
-MOST = 3  # problems that are told at once
-LARGEST = 1e30
-MOST_LISTED = 800  # characters of known names
-KIND = re.compile(r"constrained-\w+|literal\[.*\]")  # as pydantic names them
+MAX_PROBLEMS = 3  # in one message
+MAX_NUMBER = 1e30
+MAX_LISTED = 800  # characters of known names
+KIND = re.compile(r"constrained-\w+|literal\[.*\]")  # pydantic's names of types
 
 
 class Options(BaseModel):
-    """Base of all option groups: immutable, every field described, nothing unknown accepted."""
+    """Base of all option groups: immutable, without unknown names.
 
-    # `defer_build`: validators are made on first use, and most groups are only listed.
+    `Args:` in the docstring of a group, or of its base, describes the options.
+    """
+
+    # `defer_build`: validators are made on first use; most groups are only listed.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
-    main: ClassVar[tuple[str, ...]] = ()  # the options that matter most; empty: all
+    main: ClassVar[tuple[str, ...]] = ()  # the most important options; empty: all
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for base in reversed(cls.__mro__):
+            for name, text in argument_texts(base.__doc__).items():
+                if name in cls.model_fields:
+                    cls.model_fields[name].description = text.rstrip(".")
 
     @model_validator(mode="after")
-    def _of_ordinary_size(self) -> "Options":
-        """Products of extreme numbers overflow far from the option that caused it."""
+    def _has_ordinary_numbers(self) -> "Options":
+        """Extreme numbers overflow later, far from the option that caused it."""
         for name, value in self:
             number = abs(value) if isinstance(value, float) else 0
-            if number > LARGEST or 0 < number < 1 / LARGEST:
-                raise ValueError(f"{name}={value}: expected 0 or a size of 1e-30 to 1e+30")
+            if number > MAX_NUMBER or 0 < number < 1 / MAX_NUMBER:
+                raise ValueError(f"{name}={value}: expected 0 or a size from 1e-30 to 1e+30")
             if isinstance(value, int) and abs(value) > 2**63:
                 raise ValueError(f"{name}={shortened(value)}: expected a number below 2^63")
         return self
 
     @classmethod
     def shown_first(cls) -> tuple[str, ...]:
-        """Names of the options that a list shows unless all are asked for."""
+        """Names of the options that are listed without `--all`."""
         return cls.main or tuple(cls.model_fields)
 
 
@@ -43,10 +54,10 @@ G = TypeVar("G", bound=Options)
 
 
 def split_options(values: Mapping[str, Any], *groups: type[Options]) -> tuple[dict[str, Any], ...]:
-    """Hand each value to the group that knows its name.
+    """Give each value to the group that has its name.
 
     Raises:
-        UserError: for a name that no group knows, with the nearest valid names.
+        UserError: for a name that no group has, with the nearest valid names.
     """
     known = {name for group in groups for name in group.model_fields}
     for name in values:
@@ -56,36 +67,40 @@ def split_options(values: Mapping[str, Any], *groups: type[Options]) -> tuple[di
 
 
 def build(group: type[G], values: Mapping[str, Any]) -> G:
-    """An option group, with errors in words."""
+    """An option group; invalid values raise a `UserError`."""
     try:
         return group(**values)
     except ValidationError as error:
-        found: dict[str, list[str]] = {}  # a value that may be of two kinds is wrong in two ways
+        found: dict[
+            str, list[str]
+        ] = {}  # one value may fail in two ways, one for each allowed type
         for problem in error.errors(include_url=False):
             found.setdefault(_what(problem), []).append(_reason(problem))
         problems = [f"{what}{', or: '.join(reasons)}" for what, reasons in found.items()]
-        more = [f"and {len(problems) - MOST} more"] if len(problems) > MOST else []
-        raise UserError(f"Invalid option: {'; '.join([*problems[:MOST], *more])}.") from error
+        rest = len(problems) - MAX_PROBLEMS
+        more = [f"and {rest} more"] if rest > 0 else []
+        shown = "; ".join([*problems[:MAX_PROBLEMS], *more])
+        raise UserError(f"Invalid option: {shown}.") from error
 
 
 def _what(problem: Any) -> str:
-    """The option and its value; nothing for a rule over several options."""
+    """The option and its value; empty for a rule over several options."""
     if not problem["loc"]:
         return ""
-    # Kinds that were tried for a value of several are named, too, which tells a user nothing.
+    # Without the types that pydantic tried, which mean nothing to a user.
     parts = [str(part) for part in problem["loc"] if not KIND.fullmatch(str(part))]
     name = shortened(".".join(parts))
     return f"{name}={shortened(repr(problem['input']))}: "
 
 
 def _reason(problem: Any) -> str:
-    return shortened(problem["msg"].removeprefix("Value error, "), most=200)
+    return shortened(problem["msg"].removeprefix("Value error, "), limit=200)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The message for a name that does not exist."""
+    """The message about a name that does not exist."""
     names = sorted(known)
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     hint = f"Did you mean {', '.join(f'`{n}`' for n in near)}?" if near else ""
-    hint = hint or f"Known: {shortened(', '.join(names), MOST_LISTED)}."
+    hint = hint or f"Known: {shortened(', '.join(names), MAX_LISTED)}."
     return f"Unknown {kind} `{shortened(name)}`. {hint}"

@@ -1,4 +1,4 @@
-"""What the user sees while a run is going on."""
+"""Progress of runs, downloads and readers, on the terminal."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +12,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     Task,
     TaskID,
     TaskProgressColumn,
@@ -25,56 +26,45 @@ from hashprompt.engine.callbacks import Callback, StepEnd
 from hashprompt.ui.terminal import Terminal, styled
 
 T = TypeVar("T")
-MANY_IMAGES = 2000  # fewer are read before a bar would be seen
+MANY_IMAGES = 2000  # fewer are read at once
 
 
 class LineColumn(TextColumn):
-    """Text beside a bar: one line, without markup."""
+    """Text next to a bar: one line, without markup."""
 
     def render(self, task: Task) -> Text:
         return styled(self.text_format.format(task=task))
 
 
-DESCRIPTION = "{task.description}"
+def _bars(*columns: ProgressColumn, quiet: bool = False) -> Progress:
+    """Bars that disappear at the end; without a terminal there are none."""
+    console = Terminal(stderr=True)
+    return Progress(
+        *(LineColumn("{task.description}"), BarColumn(), *columns, TimeRemainingColumn()),
+        console=console,
+        transient=True,
+        disable=quiet or not console.is_terminal,
+    )
 
 
 def reading_bar(items: Iterable[T], description: str, total: int) -> Iterator[T]:
-    """A bar for reading image files, where that takes long and somebody watches."""
-    console = Terminal(stderr=True)
-    silent = total < MANY_IMAGES or not console.is_terminal
-    columns = (LineColumn(DESCRIPTION), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=silent) as bars:
+    """A bar for reading many image files."""
+    with _bars(TaskProgressColumn(), quiet=total < MANY_IMAGES) as bars:
         yield from bars.track(items, total, description=description)
 
 
 @contextmanager
 def photo_bar(description: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A bar that counts photos, where somebody watches; the function is told how many more."""
-    console = Terminal(stderr=True)
-    silent = quiet or not console.is_terminal
-    columns = (
-        LineColumn(DESCRIPTION),
-        BarColumn(),
-        MofNCompleteColumn(),
-        LineColumn("ETA"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=silent) as bars:
+    """A bar that counts photos; call the function with the number of further photos."""
+    with _bars(MofNCompleteColumn(), LineColumn("ETA"), quiet=quiet) as bars:
         task = bars.add_task(description, total=total)
         yield lambda count: bars.advance(task, count)
 
 
 @contextmanager
 def download_bars() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A bar for each file. The function is told a file, its bytes so far, and in all if known."""
-    columns = (
-        LineColumn(DESCRIPTION),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Terminal(stderr=True)) as bars:
+    """A bar for each file; call the function with a file, its bytes so far, and all its bytes."""
+    with _bars(DownloadColumn(), TransferSpeedColumn()) as bars:
         running: dict[str, TaskID] = {}
 
         def watch(file: str, done: int, total: int | None) -> None:
@@ -87,7 +77,7 @@ def download_bars() -> Iterator[Callable[[str, int, int | None], None]]:
 
 @contextmanager
 def live_view(quiet: bool = False) -> Iterator[Callable[[Callable[[], RenderableType]], None]]:
-    """Something that is drawn anew in its place, while somebody watches; it is gone at the end."""
+    """A view that is redrawn in place on a terminal, and removed at the end."""
     console = Terminal(stderr=True)
     with Live(console=console, auto_refresh=False, transient=True) as live:
 
@@ -99,17 +89,18 @@ def live_view(quiet: bool = False) -> Iterator[Callable[[Callable[[], Renderable
 
 
 class ProgressBars(Callback):
-    """Two bars: the tasks of the run, and the phase that is running.
+    """Two bars: the tasks of the run, and the current phase.
 
-    With `titles` there is one task only, and its phases are called by these names.
+    Args:
+        titles: names of the phases of a run of one task, which has no separate bar then.
     """
 
     def __init__(self, titles: Mapping[str, str] | None = None) -> None:
         self.titles = titles
         self.console = Terminal(stderr=True)
         self._bars = Progress(
-            LineColumn(DESCRIPTION),
-            BarColumn(bar_width=8),  # all of it should fit into 80 columns
+            LineColumn("{task.description}"),
+            BarColumn(bar_width=8),  # to fit into 80 columns
             MofNCompleteColumn(),
             LineColumn("ETA"),
             TimeRemainingColumn(),
@@ -120,7 +111,7 @@ class ProgressBars(Callback):
         self._run = self._bars.add_task("tasks", total=None, info="", visible=titles is None)
         self._phase = self._bars.add_task("", total=None, info="", visible=False)
         self._started = time.monotonic()
-        self._counts_images = False  # else the phase counts steps, or what is tested
+        self._counts_images = False  # else steps, or tested images
 
     def on_start(self, tasks: int, done: int) -> None:
         self._bars.update(self._run, total=tasks, completed=done)

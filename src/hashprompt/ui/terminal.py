@@ -1,4 +1,4 @@
-"""Where everything is printed: a terminal that shows what is in a name and obeys none of it."""
+"""The terminal that everything is printed to: it shows control sequences and obeys none."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,9 +15,9 @@ __all__ = ["Column", "PlainTable", "Terminal", "styled"]
 
 
 class Terminal(Console):
-    """A console without markup, emoji codes and highlighting; what it prints is `visible`.
+    """A console without markup, emoji codes and highlighting that prints `visible` texts.
 
-    Colours are given as `style`, or by `styled` for a part of a text.
+    Colours are given as `style`, or with `styled` for a part of a text.
     """
 
     def __init__(self, stderr: bool = False) -> None:
@@ -29,13 +29,13 @@ class Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        # All that is printed comes through here; the codes of colours are added later.
+        # Every text passes here; colour codes are added later.
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else visible(text, lines=True), style, control)
 
 
 class PlainTable(Table):
-    """A table whose cells are one line each, whatever is in them."""
+    """A table whose cells are one line each, whatever they contain."""
 
     def add_row(self, *cells: Any, style: str | Style | None = None, **how: Any) -> None:
         shown = (cell if isinstance(cell, Text) else styled(cell) for cell in cells)
@@ -43,6 +43,6 @@ class PlainTable(Table):
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:
-    """One line of parts, each as it is or with a style: `styled(("Error:", "red"), " no file")`."""
+    """One line of parts, each plain or with a style: `styled(("Error:", "red"), " no file")`."""
     pairs = (part if isinstance(part, tuple) else (part, "") for part in parts)
     return Text.assemble(*((visible(text), style) for text, style in pairs))

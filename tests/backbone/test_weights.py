@@ -343,7 +343,7 @@ def test_the_users_statistics_replace_those_of_the_transform_and_of_the_weights(
 
 def test_the_statistics_are_part_of_the_protocol(tiny_npz: Path) -> None:
     options = {"tasks": 3, "normalize": "none"}
-    planned = benchmark.plan(method="gaussian-head", stream=f"npz:{tiny_npz}", options=options)
+    planned = benchmark.make_plan(method="gaussian-head", stream=f"npz:{tiny_npz}", options=options)
     transform = benchmark.prepare(planned).protocol["transform"]
     assert (transform["mean"], transform["std"]) == ([0.0] * 3, [1.0] * 3)
 

@@ -374,7 +374,7 @@ def test_a_directory_that_holds_a_run_is_not_touched(
     if method == "run":
         outcome = cli("run", *tiny_flags, "--out", undisturbed.folder)
         assert outcome.code == 1
-        assert "a run is there" in outcome.said
+        assert "it contains a run" in outcome.said
         assert "`hashprompt resume`" in outcome.said
         assert "--overwrite" in outcome.said
     else:  # of a run that is finished
@@ -605,4 +605,4 @@ def test_a_run_is_not_resumed_on_other_data(
     outcome = cli("resume", out)
     assert outcome.code == 1
     assert f"Cannot resume {out}: fingerprint is" in outcome.said
-    assert "Restore the data or weights it began with" in outcome.said
+    assert "Restore the original data or weights" in outcome.said

@@ -309,7 +309,7 @@ def test_settings_are_read_as_what_they_look_like(cli: Any, plans: list[Any]) ->
 def test_options_beat_the_stream_beat_the_preset_beat_the_defaults() -> None:
     default = find_method("ovor").config().model_dump()
     sections = presets("ovor")["one-prompt"]
-    planned = benchmark.plan("ovor", "glyphs", preset="one-prompt", options={"batch_size": 7})
+    planned = benchmark.make_plan("ovor", "glyphs", preset="one-prompt", options={"batch_size": 7})
     options = planned.options()
     assert options["batch_size"] == 7 != sections["embedded"]["batch_size"]
     assert options["epochs"] == sections["embedded"]["epochs"] != default["epochs"]
@@ -357,6 +357,6 @@ def test_no_option_belongs_to_two_groups(name: str) -> None:
 def test_every_preset_is_valid(name: str) -> None:
     for preset, sections in presets(name).items():
         for section in sections:
-            planned = benchmark.plan(name, "digits", preset=f"{preset}/{section}")
+            planned = benchmark.make_plan(name, "digits", preset=f"{preset}/{section}")
             wanted = preset_options(name, preset, section)
             assert planned.options().items() >= json.loads(json.dumps(wanted)).items()

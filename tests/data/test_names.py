@@ -59,7 +59,7 @@ def test_a_file_called_like_a_stream_or_backbone_does_not_take_over_the_name(
     for name in ("glyphs", "split-cub200", "nano", "sup21k"):
         (tmp_path / name).mkdir() if make == "folder" else (tmp_path / name).write_bytes(b"x")
     for stream, backbone in (("glyphs", "nano"), ("split-cub200", "sup21k")):
-        planned = benchmark.plan(stream=stream, backbone=backbone)
+        planned = benchmark.make_plan(stream=stream, backbone=backbone)
         assert (planned.stream, planned.backbone) == (stream, backbone)
 
 
@@ -69,9 +69,9 @@ def test_a_file_called_like_a_stream_is_reached_by_its_path(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "glyphs").write_bytes(b"x")
     assert names.split_name("npz:glyphs") == ("npz", "glyphs")
-    assert benchmark.plan(stream="npz:glyphs").stream == f"npz:{tmp_path / 'glyphs'}"
+    assert benchmark.make_plan(stream="npz:glyphs").stream == f"npz:{tmp_path / 'glyphs'}"
     with pytest.raises(UserError, match=r"is a file. Say how to read it: npz:\./glyphs"):
-        benchmark.plan(stream="./glyphs")
+        benchmark.make_plan(stream="./glyphs")
 
 
 @pytest.mark.parametrize("name", ["w.pth", "vit_tiny_patch16_224@w.pth", "at@home.pth"])

@@ -139,7 +139,7 @@ def test_folders_are_found_again_from_another_place(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(photos.parent)
-    planned = benchmark.plan(stream="folders:striped", options={"tasks": 2})
+    planned = benchmark.make_plan(stream="folders:striped", options={"tasks": 2})
     assert planned.stream == f"folders:{photos.resolve()}"
     monkeypatch.chdir(tmp_path)
     result = quickly(planned.stream, tasks=2)

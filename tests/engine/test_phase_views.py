@@ -12,7 +12,7 @@ from hashprompt.runs import benchmark
 
 def trainer(folder: Path) -> Trainer:
     small = {"tasks": 2, "classes": 4, "train_per_class": 5, "test_per_class": 2}
-    planned = benchmark.plan("simplecil", "digits", "nano", 0, "paper", small)
+    planned = benchmark.make_plan("simplecil", "digits", "nano", 0, "paper", small)
     return benchmark.prepare(planned).trainer(folder)
 
 

@@ -132,7 +132,7 @@ def test_presets_keep_images(name: str) -> None:
 )
 def test_a_buffer_that_holds_all_images_is_said_to(options: dict[str, int], warns: bool) -> None:
     small = {"tasks": 2, "classes": 4, "train_per_class": 5, "test_per_class": 2}
-    planned = benchmark.plan("er", "digits", "nano", 0, "paper", {**small, **options})
+    planned = benchmark.make_plan("er", "digits", "nano", 0, "paper", {**small, **options})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         benchmark.prepare(planned)

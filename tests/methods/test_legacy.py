@@ -168,7 +168,7 @@ def test_a_leak_warns_and_stamps_the_protocol() -> None:
     both = {switch: True for switch in SWITCHES}
     for options, stamp in (({}, []), ({SWITCHES[1]: True}, [SWITCHES[1]]), (both, [*SWITCHES])):
         options = {"tasks": 2, "eval_batch_size": 7, **options}
-        planned = benchmark.plan("dualprompt", "digits", options=options)
+        planned = benchmark.make_plan("dualprompt", "digits", options=options)
         if stamp:
             with pytest.warns(UserWarning, match=f"^{' and '.join(stamp)}: .* depends on"):
                 protocol = benchmark.prepare(planned).protocol

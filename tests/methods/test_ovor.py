@@ -235,7 +235,7 @@ def test_lengths_must_fit_the_layers() -> None:
 def test_only_one_prompt_goes_without_outliers() -> None:
     for preset, sections in presets("ovor").items():
         for section in sections:
-            config = benchmark.plan("ovor", preset=f"{preset}/{section}").method_config
+            config = benchmark.make_plan("ovor", preset=f"{preset}/{section}").method_config
             assert isinstance(config, OvorConfig)
             assert config.outliers == (preset != "one-prompt")
             assert not config.ovor_literal

@@ -23,7 +23,7 @@ from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
 from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.runs.benchmark import run
-from hashprompt.runs.plan import plan
+from hashprompt.runs.plan import make_plan
 
 GROUPS = {**{name: method.config for name, method in METHODS.items()}}
 GROUPS |= {"stream": StreamOptions, "run": RunOptions}
@@ -136,7 +136,7 @@ EXTREME = {
 def test_numbers_that_cannot_be_meant_are_refused(option: str) -> None:
     for value in EXTREME[option]:
         with pytest.raises(UserError, match=option):
-            plan(options={option: value})
+            make_plan(options={option: value})
 
 
 def test_more_devices_than_there_are_are_refused_before_anything_starts() -> None:
@@ -157,7 +157,7 @@ def test_sizes_that_nobody_means_are_refused_at_once() -> None:
     for name in ("experts", "prompt_length", "batch_size", "eval_batch_size", "align_samples"):
         for size in (10**9, 10**13, 2**62):
             with pytest.raises(UserError, match=f"{name}={size}: Input should be less than"):
-                plan(options={name: size})
+                make_plan(options={name: size})
 
 
 @pytest.mark.parametrize("method", SIZES)
@@ -182,7 +182,7 @@ def test_pseudo_features_that_this_machine_has_no_room_for_are_refused() -> None
 
 
 def test_the_guard_of_memory_changes_no_number() -> None:
-    backbone, planned = load_backbone("nano").model, plan("hash")
+    backbone, planned = load_backbone("nano").model, make_plan("hash")
     torch.manual_seed(3)
     guarded = build_method("hash", planned.method_config, backbone).state_dict()
     torch.manual_seed(3)
@@ -205,7 +205,7 @@ def test_a_long_value_is_not_echoed_whole() -> None:
         {"seed": long},
     ):
         with pytest.raises(UserError) as refused:
-            plan(**given)  # type: ignore[arg-type]
+            make_plan(**given)  # type: ignore[arg-type]
         assert len(str(refused.value)) < 1000, given
     assert unknown("option", long, ["a"]).count("x") < 80
     assert shortened("short\n value") == "short value"
@@ -229,7 +229,7 @@ def test_whatever_is_set_is_taken_or_refused_in_words(method: str) -> None:
         chosen = chance.sample(names, chance.choice((1, 1, 2, 3)))
         options = {name: chance.choice(VALUES) for name in chosen}
         try:
-            answer = str(plan(method, options=options).to_dict())[:1]
+            answer = str(make_plan(method, options=options).to_dict())[:1]
         except UserError as error:
             answer = str(error)
         assert len(answer) < 1000, options

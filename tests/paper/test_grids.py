@@ -11,7 +11,7 @@ from hashprompt.methods.registry import default_preset
 from hashprompt.paper.cost import full_cost, passes_per_hour, task_sizes
 from hashprompt.paper.data import SCALES, experiments, find_experiment, scale_table
 from hashprompt.paper.grids import Place, Setting, key_of, make_setting, place_of, row_keys, runs_of
-from hashprompt.runs.plan import plan
+from hashprompt.runs.plan import make_plan
 
 FULL = Setting("full")
 SETTINGS = {"nano": NANO, "mini": MINI, "full": FULL}
@@ -74,7 +74,7 @@ def test_mini_has_the_setting_of_the_benchmarks() -> None:
 def test_every_method_of_mini_is_one_that_exists_with_such_options() -> None:
     for name, options in scale_table().scales["mini"].methods.items():
         method, _, preset = name.partition("/")
-        assert plan(method, "npz:x.npz", "nano", preset=preset or None, options=options)
+        assert make_plan(method, "npz:x.npz", "nano", preset=preset or None, options=options)
 
 
 def test_the_users_options_change_all_rows_but_not_what_makes_a_row() -> None:
@@ -89,7 +89,7 @@ def test_the_users_options_change_all_rows_but_not_what_makes_a_row() -> None:
 
 def test_a_key_ignores_chance_and_at_mini_the_users_files() -> None:
     def key(stream: str, seed: int, **options: object) -> tuple[Place, str]:
-        planned = plan("hash", stream, "nano", seed, options=options)
+        planned = make_plan("hash", stream, "nano", seed, options=options)
         place = place_of(planned)
         assert place is not None
         return place, key_of(planned, place.scale)
@@ -103,7 +103,7 @@ def test_a_key_ignores_chance_and_at_mini_the_users_files() -> None:
     assert key("npz:/a/birds.npz", 0, top_k=3)[1] != here[1]
     assert key("glyphs-pairs", 0)[0] == Place("nano")
     assert key("split-cifar100", 0)[0] == Place("full")
-    assert place_of(plan("hash", "domains:/a/photos", "nano", files_needed=False)) is None
+    assert place_of(make_plan("hash", "domains:/a/photos", "nano", files_needed=False)) is None
 
 
 def test_a_figure_that_uses_tables_runs_them() -> None:
@@ -175,7 +175,7 @@ def test_cost_says_what_it_does_not_know() -> None:
 
 def test_one_test_set_is_evaluated_once_after_each_task() -> None:
     """CORe50: 8 tasks, 119,894 and 44,972 images; L2P has 5 epochs in its original preset."""
-    core = plan("l2p", "core50", "sup21k", preset="original")
+    core = make_plan("l2p", "core50", "sup21k", preset="original")
     from hashprompt.sweeps.estimate import cost_of
 
     cost = cost_of(core, task_sizes(core))

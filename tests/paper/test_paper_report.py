@@ -21,7 +21,7 @@ from hashprompt.report.measures import (
     usage_shares,
     variation,
 )
-from hashprompt.runs.plan import plan
+from hashprompt.runs.plan import make_plan
 
 
 def rows_of(folder: Path, name: str) -> dict[str, list[list[str]]]:
@@ -57,7 +57,7 @@ def test_runs_that_belong_to_no_table_make_no_place(tmp_path: Path) -> None:
     write_ledger(tmp_path, ["T5"], lambda row, seed: 60.0)
     before = read_ledgers([tmp_path])
     for stream, backbone in (("split-cub200", "tiny.safetensors"), ("npz:own.npz", "own.pth")):
-        other = plan("hash", stream, backbone, options={"lr": 0.123}, files_needed=False)
+        other = make_plan("hash", stream, backbone, options={"lr": 0.123}, files_needed=False)
         Ledger(tmp_path).write(other.digest, result_of(other, 50.0))
     assert read_ledgers([tmp_path]).places == before.places
 

@@ -236,7 +236,9 @@ def test_cached_features_of_other_preprocessing_are_not_found(
     tiny_npz: Path, tmp_path: Path
 ) -> None:
     def key(backbone: str) -> Any:
-        planned = benchmark.plan("gaussian-head", f"npz:{tiny_npz}", backbone, options={"tasks": 3})
+        planned = benchmark.make_plan(
+            "gaussian-head", f"npz:{tiny_npz}", backbone, options={"tasks": 3}
+        )
         return vars(benchmark.prepare(planned).trainer(tmp_path).passes._cache)
 
     assert key("nano") == key(str(nano_file()))

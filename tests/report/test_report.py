@@ -16,7 +16,7 @@ from matplotlib.image import imread
 from hashprompt.errors import UserError
 from hashprompt.report import figures
 from hashprompt.report.html import CAPTIONS, reproduce_command, routing_note, write_report
-from hashprompt.runs.plan import plan
+from hashprompt.runs.plan import make_plan
 from hashprompt.storage.json_files import write_json
 
 # Two tasks: A_1 = 90, A_2 = (80 + 70) / 2 = 75.
@@ -210,7 +210,9 @@ def test_page_warns_of_legacy_switches(tmp_path: Path) -> None:
 
 
 def test_command_repeats_the_options_that_differ_from_the_preset() -> None:
-    planned = plan(stream="glyphs", seed=3, options={"epochs": 5, "flip": False, "layers": [1, 2]})
+    planned = make_plan(
+        stream="glyphs", seed=3, options={"epochs": 5, "flip": False, "layers": [1, 2]}
+    )
     words = shlex.split(reproduce_command(planned.to_dict()))
     assert words[:4] == ["hashprompt", "run", "--method", "hash"]
     assert words[words.index("--seed") + 1] == "3"
@@ -237,7 +239,7 @@ def test_routing_that_ignores_the_image_is_noted_in_a_sentence() -> None:
         (RESULT | {"finished": False}, "hashprompt resume"),
         ('{"format": 2, "fin', "--overwrite"),
         ("[]", "--overwrite"),
-        (RESULT | {"accuracy": []}, "no table of what was tested.*--overwrite"),
+        (RESULT | {"accuracy": []}, "not an accuracy matrix.*--overwrite"),
         (json.dumps(RESULT | {"format": 1}), "format 1.*version"),
         (json.dumps(RESULT | {"format": 3}), "format 3.*Update"),
         (json.dumps(RESULT | {"format": 2}), "not what was written"),

@@ -89,9 +89,7 @@ def test_loading_deletes_nothing_and_says_what_is_damaged(tmp_path: Path) -> Non
     cut(tmp_path / "tensors-000002.safetensors")
     before = listing(tmp_path)
     for _ in range(2):
-        with pytest.warns(
-            UserWarning, match=r"tensors-000002.*the previous checkpoint"
-        ):
+        with pytest.warns(UserWarning, match=r"tensors-000002.*the previous checkpoint"):
             loaded = Checkpoints(tmp_path).load()
         assert loaded is not None
         assert loaded[1]["position"]["task"] == 1

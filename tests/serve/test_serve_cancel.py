@@ -22,7 +22,7 @@ from serving import (
 )
 
 from hashprompt import ContinualClassifier
-from hashprompt.engine.interrupts import Interrupted
+from hashprompt.engine.interrupts import Interruption
 from hashprompt.photos.store.store import Store
 from hashprompt.photos.trainer import ClassifierTrainer
 from hashprompt.serve.jobs.jobs import StoredJob
@@ -74,7 +74,7 @@ def stop_after_the_look(monkeypatch: pytest.MonkeyPatch) -> Held:
 
     def train(self: ClassifierTrainer, look: object, quiet: bool) -> object:
         held.wait()
-        raise Interrupted("as a process does that is told to stop")
+        raise Interruption("as a process does that is told to stop")
 
     monkeypatch.setattr(ClassifierTrainer, "_train", train)
     return held

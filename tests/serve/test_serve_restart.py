@@ -18,7 +18,7 @@ from serving import PATIENCE, ThreadWorker, class_folders, named, pngs, serving,
 
 from hashprompt import ContinualClassifier
 from hashprompt.engine.callbacks import StepEnd
-from hashprompt.engine.interrupts import Interrupted
+from hashprompt.engine.interrupts import Interruption
 from hashprompt.photos.store.store import Store
 from hashprompt.photos.trainer import ClassifierTrainer
 from hashprompt.serve.jobs import learning
@@ -121,7 +121,7 @@ def test_a_learn_cancelled_after_its_look_is_taken_back(
         if step.phase == "wtp":
             reached.set()
             assert go_on.wait(PATIENCE)
-            raise Interrupted("as a process does that is told to stop")
+            raise Interruption("as a process does that is told to stop")
 
     monkeypatch.setattr(Progress, "on_step_end", held)
     client = serve(zoo, effort="quick")

@@ -7,7 +7,7 @@ import pytest
 from running import Cli
 
 from hashprompt.errors import UserError
-from hashprompt.runs.plan import plan, plan_of, without_folders
+from hashprompt.runs.plan import make_plan, plan_of, without_folders
 from hashprompt.sweeps.grid import GridRun, read_grid
 
 
@@ -135,20 +135,20 @@ def test_two_ways_to_the_same_options_are_the_same_run() -> None:
     [{"seed": 1}, {"stream": "digits"}, {"method": "hide"}, {"options": {"order_seed": 7}}],
 )
 def test_what_decides_the_numbers_names_the_run(change: dict[str, Any]) -> None:
-    assert plan(**change).digest != plan().digest
+    assert make_plan(**change).digest != make_plan().digest
 
 
 def test_where_it_computes_does_not(tmp_path: Path) -> None:
     neutral = {"device": "cpu", "checkpoint_minutes": 7.0, "data_root": str(tmp_path)}
-    assert plan(options=neutral).digest == plan().digest
+    assert make_plan(options=neutral).digest == make_plan().digest
 
 
 def test_an_option_with_its_default_is_no_part_of_the_name() -> None:
     """So an option that is added later does not rename every run."""
-    planned = plan("simplecil")
+    planned = make_plan("simplecil")
     assert planned.identity()["options"] == {}
-    assert plan("simplecil", options={"eval_batch_size": 64}).digest == planned.digest
-    assert plan("simplecil", options={"eval_batch_size": 8}).identity()["options"] == {
+    assert make_plan("simplecil", options={"eval_batch_size": 64}).digest == planned.digest
+    assert make_plan("simplecil", options={"eval_batch_size": 8}).identity()["options"] == {
         "eval_batch_size": 8
     }
 
@@ -159,15 +159,17 @@ def test_the_name_is_the_same_wherever_the_files_are(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "x.npz").touch()
         (folder / "w.safetensors").touch()
-        planned = plan(stream=f"npz:{folder}/x.npz", backbone=str(folder / "w.safetensors"))
+        planned = make_plan(stream=f"npz:{folder}/x.npz", backbone=str(folder / "w.safetensors"))
         digests.append(planned.digest)
     assert digests[0] == digests[1]
     named = {"stream": "npz:x.npz", "backbone": "w.safetensors"}  # neither is here
-    assert plan(**named, files_needed=False).digest == digests[0]
+    assert make_plan(**named, files_needed=False).digest == digests[0]
     with pytest.raises(UserError, match="No weights file"):
-        plan(**named)
+        make_plan(**named)
     (tmp_path / "a" / "y.npz").touch()
-    assert plan(stream=f"npz:{tmp_path}/a/y.npz", backbone=planned.backbone).digest != digests[0]
+    assert (
+        make_plan(stream=f"npz:{tmp_path}/a/y.npz", backbone=planned.backbone).digest != digests[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_names_without_folders(name: str, alone: str) -> None:
 
 
 def test_a_plan_survives_being_written_down() -> None:
-    planned = plan("l2p", preset="buffer", seed=3, options={"epochs": 2})
+    planned = make_plan("l2p", preset="buffer", seed=3, options={"epochs": 2})
     assert plan_of(planned.to_dict()) == planned
 
 

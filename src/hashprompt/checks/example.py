@@ -118,7 +118,7 @@ class Example:
         epochs = {name: 2 for name in known if name.endswith("epochs")}
         decay = {name: value for name, value in DECAY.items() if name in known}
         chosen = {**small, **QUICK, **epochs, **decay, **kept, **(options or {})}
-        self.plan = benchmark.plan(method, stream, "nano", 0, preset, chosen)
+        self.plan = benchmark.make_plan(method, stream, "nano", 0, preset, chosen)
         loaded = benchmark.prepare(self.plan)
         self.stream, self.backbone, self.fabric = loaded.stream, loaded.backbone, loaded.fabric
         self.vit_before = weights_hash(self.backbone.model.vit)

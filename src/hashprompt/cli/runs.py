@@ -60,7 +60,7 @@ def run(
         overwrite: Replace an existing run.
     """
     from hashprompt.loggers import make_loggers
-    from hashprompt.runs.plan import plan
+    from hashprompt.runs.plan import make_plan
 
     names = ("method", "stream", "backbone", "preset", "seed")
     given = dict(zip(names, (method, stream, backbone, preset, seed), strict=True))
@@ -69,7 +69,7 @@ def run(
     settings |= {name: value for name, value in given.items() if value is not None}
     options |= parse_settings(set_)
     # Before torch: bad input is refused at once.
-    planned, loggers = plan(**settings, options=options), make_loggers(log or ())
+    planned, loggers = make_plan(**settings, options=options), make_loggers(log or ())
     from hashprompt.runs.benchmark import execute
 
     _show(execute(planned, out, overwrite, quiet, loggers))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from hashprompt.errors import UserError
 
 
-class Interrupted(UserError):  # noqa: N818 (a request, not an error)
+class Interruption(UserError):  # noqa: N818 (a request, not an error)
     """The user stopped the run; the state is saved."""
 
 
@@ -23,7 +23,7 @@ class StopRequest:
 
     def obey(self) -> None:
         """Stop here; the state is saved."""
-        raise Interrupted(f"Stopped; the state is saved. Resume with: {self.resume_with}")
+        raise Interruption(f"Stopped; the state is saved. Resume with: {self.resume_with}")
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -40,7 +40,7 @@ class StopRequest:
         try:
             yield
         except KeyboardInterrupt as error:
-            raise Interrupted(
+            raise Interruption(
                 f"Stopped at once. Resume from the last checkpoint with: {self.resume_with}"
             ) from error
         finally:

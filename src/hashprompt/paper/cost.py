@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from hashprompt.data.sets import SETS
 from hashprompt.paper.data import find_experiment, scale_table
-from hashprompt.runs.plan import Plan, plan
+from hashprompt.runs.plan import Plan, make_plan
 from hashprompt.sweeps.estimate import Sizes, cost_of
 from hashprompt.sweeps.grid import GridRun
 from hashprompt.texts import counted
@@ -30,7 +30,7 @@ def passes_per_hour() -> float:
     """Speed of the paper's A100, from the hours of HiDe-Prompt on CIFAR-100 in T14."""
     times = find_experiment("T14")
     hours = times.value(times.row("Hide"), times.columns[0])
-    hide = plan("hide", "split-cifar100", "sup21k")
+    hide = make_plan("hide", "split-cifar100", "sup21k")
     assert hours is not None
     return cost_of(hide, task_sizes(hide)).passes / hours.mean
 

@@ -20,7 +20,7 @@ from hashprompt.paper.data import (
     find_experiment,
     scale_table,
 )
-from hashprompt.runs.plan import Plan, plan, without_folders
+from hashprompt.runs.plan import Plan, make_plan, without_folders
 from hashprompt.sweeps.grid import GridRun, option_names
 
 SEEDS = 3  # as in the paper
@@ -105,7 +105,7 @@ def _runs(experiment: Experiment, setting: Setting) -> Iterator[GridRun]:
     for seeds, stream, row in product(setting.seed_options(), streams, experiment.rows):
         known = option_names(row.method)
         order = {name: value for name, value in seeds.items() if name != "seed"}
-        planned = plan(
+        planned = make_plan(
             method=row.method,
             stream=stream,
             backbone=setting.backbone or spec.backbone or row.backbone,

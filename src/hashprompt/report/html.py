@@ -10,7 +10,7 @@ from hashprompt.errors import UserError
 from hashprompt.report import ResultData, read_result
 from hashprompt.report.figures import FIGURES, render
 from hashprompt.report.pages import PageFigure, plain, render_template
-from hashprompt.runs.plan import plan
+from hashprompt.runs.plan import make_plan
 from hashprompt.storage.files import inside, write_atomically
 
 Table = tuple[list[str], list[list[Any]]]  # header and rows
@@ -94,7 +94,7 @@ def reproduce_command(config: dict[str, Any]) -> str:
         n: config[n] for n in ("method", "preset", "stream", "backbone", "seed") if n in config
     }
     try:
-        of_preset = plan(**names, files_needed=False).options()
+        of_preset = make_plan(**names, files_needed=False).options()
     except UserError:  # an unknown method or preset
         of_preset = {}
     flags = [f"--{name} {shlex.quote(str(value))}" for name, value in names.items()]

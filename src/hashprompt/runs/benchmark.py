@@ -1,4 +1,4 @@
-"""Runs: resolve the options, make a run directory, learn a stream, return a result."""
+"""Runs: resolve options, make a run directory, train on a stream, return the result."""
 
 import platform
 import warnings
@@ -29,7 +29,7 @@ from hashprompt.methods.config import MethodConfig
 from hashprompt.methods.frames.options import SWITCHES, BufferOptions
 from hashprompt.methods.registry import find_method
 from hashprompt.report import read_result
-from hashprompt.runs.plan import Plan, plan, stored_plan
+from hashprompt.runs.plan import Plan, make_plan, stored_plan
 from hashprompt.runs.run_dir import make_run_dir, only_process
 from hashprompt.storage.files import inside
 from hashprompt.storage.json_files import FORMAT, DamagedError, write_json
@@ -76,25 +76,25 @@ def run(
     log: Sequence[str] = (),
     **options: Any,
 ) -> Result:
-    """Train a method over a stream of tasks and evaluate it after each.
+    """Train a method on a stream of tasks, and test it after each task.
 
     Args:
         method, stream, backbone: names; see `hashprompt methods`, `streams` and `backbones`.
         seed: random seed of class order, initialisation, batches and augmentation.
-        preset: `paper` (the Hash paper's harness) or `original` (the method's own code);
-            both know the usual benchmarks, and `paper/split-cub200` names one.
+        preset: e.g. `paper` (setting of the Hash paper) or `original` (the method's public code);
+            `paper/split-cub200` also names the benchmark.
         out: run directory; default `runs/METHOD-STREAM-SEED`.
         overwrite: replace an existing run.
-        quiet: no progress.
+        quiet: show no progress.
         log: loggers: `csv`, `tensorboard`, `mlflow`, `wandb`.
         **options: any option of the method, the stream or the run, e.g. ``top_k=3``.
     """
-    planned, loggers = plan(method, stream, backbone, seed, preset, options), make_loggers(log)
-    return execute(planned, None if out is None else Path(out), overwrite, quiet, loggers)
+    plan, loggers = make_plan(method, stream, backbone, seed, preset, options), make_loggers(log)
+    return execute(plan, None if out is None else Path(out), overwrite, quiet, loggers)
 
 
 def execute(
-    planned: Plan,
+    plan: Plan,
     folder: Path | None = None,
     overwrite: bool = False,
     quiet: bool = False,
@@ -103,15 +103,15 @@ def execute(
     """Run a plan in a new run directory, `runs/METHOD-STREAM-SEED` unless given.
 
     Args:
-        callbacks: are called with what happens, beside the progress bars.
+        callbacks: receive the events of the run.
     """
     if folder is None:
-        stream = Path(planned.stream.partition(":")[2] or planned.stream).stem
-        folder = Path("runs") / f"{planned.method}-{stream}-{planned.seed}"
-    loaded = prepare(planned)  # before the directory: bad input must leave no trace
+        stream = Path(plan.stream.partition(":")[2] or plan.stream).stem
+        folder = Path("runs") / f"{plan.method}-{stream}-{plan.seed}"
+    loaded = prepare(plan)  # before the directory: bad input must leave no trace
     if loaded.fabric.is_global_zero:
         make_run_dir(folder, overwrite)
-        config = {**planned.to_dict(), "protocol": loaded.protocol}
+        config = {**plan.to_dict(), "protocol": loaded.protocol}
         write_json(inside(folder, "config.json"), config)
     loaded.fabric.barrier()
     return _train(loaded, folder, [*_bars(quiet), *callbacks])
@@ -123,25 +123,25 @@ def resume(
     download: bool = False,
     callbacks: Sequence[Callback] = (),
     log: Sequence[str] = (),
-    planned: Plan | None = None,
+    plan: Plan | None = None,
 ) -> Result:
     """Resume an interrupted run. Results are identical to an uninterrupted run.
 
-    A finished run whose result or trained model is damaged is finished again.
+    If the result or the trained model of a finished run is damaged, it is recomputed.
 
     Args:
-        quiet: no progress.
-        download: whether weights or images that the folder names may be downloaded.
-        callbacks: are called with what happens, beside the progress bars.
-        log: as in `run`; an existing log continues where the checkpoint stands.
-        planned: its plan, where files and devices are others than when it began.
+        quiet: show no progress.
+        download: allow downloads of the weights or images that the run names.
+        callbacks: receive the events of the run.
+        log: as in `run`; an existing log continues from the checkpoint.
+        plan: replaces the stored plan, if files or devices have moved.
     """
     folder, loggers = Path(folder), make_loggers(log)
     result = _finished(folder)
     if result is not None:
         return result
-    planned, protocol = stored_plan(folder, instead=planned)
-    loaded = prepare(planned, download)
+    plan, protocol = stored_plan(folder, instead=plan)
+    loaded = prepare(plan, download)
     _check_same(folder, protocol, loaded.protocol)
     return _train(loaded, folder, [*_bars(quiet), *callbacks, *loggers])
 
@@ -150,21 +150,20 @@ def evaluate(
     folder: str | Path,
     quiet: bool = False,
     download: bool = False,
-    planned: Plan | None = None,
+    plan: Plan | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Test the model of a finished run again, with other options of prediction.
 
-    For example ``eval_batch_size=1``, or ``align="discriminant"`` for a method that keeps
-    Gaussians. Nothing is trained and the run is not changed. `planned` as in `resume`.
+    For example ``eval_batch_size=1``, or ``align="discriminant"`` for a method with class
+    Gaussians. Nothing is trained, and the run is not changed. `plan` as in `resume`.
 
     Returns:
-        `average` and `accuracy` per task after the last task, `task_inference`, and the rest of
-        what `after_task` of a result holds.
+        `accuracy` of each task after the last task, and an entry of `after_task`.
     """
     folder = Path(folder)
-    planned, protocol = stored_plan(folder, options, planned)
-    loaded = prepare(planned, download)
+    plan, protocol = stored_plan(folder, options, plan)
+    loaded = prepare(plan, download)
     may_differ = {"legacy", *options}
     decided = {name: value for name, value in protocol.items() if name not in may_differ}
     _check_same(folder, decided, loaded.protocol)
@@ -181,7 +180,7 @@ def load_result(folder: str | Path) -> Result:
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A plan, and all that it names."""
+    """A plan, and everything it names, loaded."""
 
     plan: Plan
     protocol: dict[str, Any]
@@ -191,7 +190,7 @@ class LoadedRun:
     fabric: "Fabric"
 
     def trainer(self, folder: Path, callbacks: Sequence[Callback] = ()) -> Trainer:
-        """What trains it in a run directory."""
+        """The trainer of the run in a run directory."""
         return Trainer(
             method=self.method,
             stream=self.stream,
@@ -204,35 +203,35 @@ class LoadedRun:
         )
 
 
-def prepare(planned: Plan, may_download: bool = True) -> LoadedRun:
-    """Load all that a plan names: whatever can fail on bad input, before anything is trained."""
-    if planned.stream.startswith("hf:") and not may_download:
+def prepare(plan: Plan, may_download: bool = True) -> LoadedRun:
+    """Load everything a plan names: bad input fails here, before training."""
+    if plan.stream.startswith("hf:") and not may_download:
         raise UserError(
-            f"This run learns `{planned.stream}`, a data set of the Hugging Face hub, and nothing "
-            "is downloaded because a folder names it. Allow it with `--download` (download=True)."
+            f"This run needs `{plan.stream}`, a data set of the Hugging Face hub. Allow the "
+            "download with `--download` (download=True)."
         )
-    stream = load_stream(planned.stream, planned.stream_options, planned.seed, reading_bar)
-    backbone = load_backbone(planned.backbone, planned.run_options.image_size, may_download)
-    if stream.scenario not in find_method(planned.method).info.scenarios:
-        raise UserError(f"{planned.method} cannot learn {stream.scenario}-incremental streams.")
-    seed_everything(planned.seed, "method")
-    method = build_method(planned.method, planned.method_config, backbone.model)
-    protocol = _protocol(planned, stream, backbone)
-    _warn_if_all_is_kept(planned.method_config, stream)
+    stream = load_stream(plan.stream, plan.stream_options, plan.seed, reading_bar)
+    backbone = load_backbone(plan.backbone, plan.run_options.image_size, may_download)
+    if stream.scenario not in find_method(plan.method).info.scenarios:
+        raise UserError(f"{plan.method} cannot learn {stream.scenario}-incremental streams.")
+    seed_everything(plan.seed, "method")
+    method = build_method(plan.method, plan.method_config, backbone.model)
+    protocol = _protocol(plan, stream, backbone)
+    _warn_if_all_is_kept(plan.method_config, stream)
     if protocol["legacy"]:
         warnings.warn(
-            f"{' and '.join(protocol['legacy'])}: as in the public code, an image's answer depends "
-            "on the images beside it. The result is stamped with this.",
+            f"{' and '.join(protocol['legacy'])}: as in the public code, predictions depend on the "
+            "other images of the test batch. The result records this.",
             stacklevel=2,
         )
     if method.info.joint:
         stream = joint(stream)
-    return LoadedRun(planned, protocol, stream, backbone, method, launch(planned.run_options))
+    return LoadedRun(plan, protocol, stream, backbone, method, launch(plan.run_options))
 
 
-def _protocol(planned: Plan, stream: Stream, backbone: LoadedBackbone) -> dict[str, Any]:
-    """What decides whether two results can be compared."""
-    config, options = planned.method_config, planned.run_options
+def _protocol(plan: Plan, stream: Stream, backbone: LoadedBackbone) -> dict[str, Any]:
+    """Settings that must agree for two results to be comparable."""
+    config, options = plan.method_config, plan.run_options
     return {
         "stream": stream.name,
         "scenario": stream.scenario,
@@ -253,7 +252,7 @@ def _protocol(planned: Plan, stream: Stream, backbone: LoadedBackbone) -> dict[s
 
 
 def _warn_if_all_is_kept(config: MethodConfig, stream: Stream) -> None:
-    """A memory that holds all images of all tasks makes a run joint training."""
+    """Warn if a buffer holds all images of all tasks, which is joint training."""
     if not isinstance(config, BufferOptions) or not config.keeps_images():
         return
     images = Counter(label for task in stream.tasks for label in task.train.labels.tolist())
@@ -265,7 +264,7 @@ def _warn_if_all_is_kept(config: MethodConfig, stream: Stream) -> None:
     if fits:
         warnings.warn(
             f"The buffer ({config.keeps_images()}) holds all {images.total():,} images of this "
-            "stream: nothing has to be forgotten, as in joint training.",
+            "stream, as in joint training.",
             stacklevel=3,
         )
 
@@ -278,7 +277,7 @@ def _bars(quiet: bool) -> list[Callback]:
 
 
 def _train(loaded: LoadedRun, folder: Path, callbacks: Sequence[Callback]) -> Result:
-    """Train from where the checkpoints stand to the end, and write the result."""
+    """Train from the checkpoint to the end, and write the result."""
     trainer, fabric = loaded.trainer(folder, callbacks), loaded.fabric
     with only_process(folder) if fabric.is_global_zero else nullcontext():
         data = None
@@ -319,7 +318,7 @@ def _result_data(loaded: LoadedRun, log: dict[str, Any]) -> dict[str, Any]:
 
 
 def _finished(folder: Path) -> Result | None:
-    """The result of a finished run; None if there is something to resume."""
+    """The result of a finished run; None if the run has to be resumed."""
     if not (folder / "result.json").exists():
         return None
     checkpoints = Checkpoints(folder / "checkpoints").check()
@@ -332,30 +331,25 @@ def _finished(folder: Path) -> Result | None:
         return None
     if checkpoints == "newest damaged":
         warnings.warn(
-            f"The trained model in {folder} is damaged. It is trained again from the checkpoint "
-            "before it, to the same numbers.",
+            f"The trained model in {folder} is damaged. It is trained again from the previous "
+            "checkpoint, with identical results.",
             stacklevel=3,
         )
         return None
     if checkpoints == "all damaged":
         warnings.warn(
-            f"The trained model in {folder} is damaged, and the checkpoint before it too: only the "
-            "result is left. `hashprompt run --overwrite` trains it again.",
+            f"The trained model in {folder} and the previous checkpoint are damaged: only the "
+            "result is left. `hashprompt run --overwrite` trains the model again.",
             stacklevel=3,
         )
     return result
 
 
 def _check_same(folder: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to resume with another protocol than the run began with."""
+    """Refuse to resume with another protocol than the run started with."""
     for name, value in then.items():
-        if name not in now:
+        if now.get(name) != value:
             raise UserError(
-                f"Cannot resume {folder}: its protocol has `{name}`, which this version of "
-                "hashprompt does not know. Use the version that made it."
-            )
-        if now[name] != value:
-            raise UserError(
-                f"Cannot resume {folder}: {name} is {str(now[name])[:60]} now and was "
-                f"{str(value)[:60]} when the run began. Restore the data or weights it began with."
+                f"Cannot resume {folder}: {name} was {str(value)[:60]} when the run started. It is "
+                f"{str(now.get(name))[:60]} now. Restore the original data or weights."
             )

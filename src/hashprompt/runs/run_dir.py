@@ -1,4 +1,4 @@
-"""The run directory: what its files hold, making one, keeping it to one process. No torch."""
+"""The run directory: schemas of its files, creating it, locking it. Imports no torch."""
 
 import json
 from contextlib import AbstractContextManager
@@ -15,7 +15,7 @@ from hashprompt.storage.files import as_given, inside, make_folder, read_file, r
 from hashprompt.storage.lock import LOCK, locked
 from hashprompt.storage.schema import Count, Pair, Percent, Schema, Usage, Values
 
-# All that a run directory holds of ours; what a user put there stays there.
+# All our files in a run directory; files of the user are never removed.
 RUN_FILES = (
     *("config.json", "result.json", "report.html", "figures/*.png", LOCK),
     *(f"checkpoints/{name}" for name in FILES),
@@ -24,7 +24,7 @@ RUN_FILES = (
 
 
 class StoredPlan(Schema):
-    """What a run was asked to do."""
+    """Names, seed and options of a run."""
 
     method: str
     preset: str
@@ -35,13 +35,13 @@ class StoredPlan(Schema):
 
 
 class Protocol(Schema):
-    """What decides whether results can be compared; fields are compared as they are."""
+    """Settings that must agree for results to be comparable."""
 
     stream: str
     class_order: list[Count]
     class_names: list[str]
     tasks: list[list[Count]]
-    images: list[Pair] = Field(default_factory=list)  # to train and to test, of each task
+    images: list[Pair] = Field(default_factory=list)  # training and test images of each task
     legacy: list[str]
     keeps_images: str = ""
 
@@ -65,7 +65,7 @@ class RunResult(RunLog):
     finished: Literal[True]
     config: StoredPlan
     protocol: Protocol
-    metrics: dict[str, float | None]  # None where there was nothing to measure
+    metrics: dict[str, float | None]  # None if undefined
     usage: Usage | None
     parameters: Annotated[dict[str, Count], Field(max_length=100)]
     images_stored: Count = 0
@@ -75,19 +75,19 @@ class RunResult(RunLog):
     evaluations: dict[str, Evaluation] = Field(default_factory=dict)  # in a ledger: further ones
 
     @model_validator(mode="after")
-    def _was_tested(self) -> Self:
+    def _has_accuracies(self) -> Self:
         rows = {len(row) for row in self.accuracy}
         tested = any(value is not None for row in self.accuracy for value in row)
         if len(rows) != 1 or not tested or not self.after_task:
-            raise ValueError("`accuracy` is no table of what was tested after each task")
+            raise ValueError("`accuracy` is not an accuracy matrix")
         return self
 
 
 def make_run_dir(folder: Path, overwrite: bool) -> None:
-    """Make a run directory, or empty one of ours; anything else in its place is refused."""
+    """Make a run directory, or empty an existing one; refuse any other folder."""
     place = as_given(folder.resolve())
     try:
-        # A kill while config.json was written leaves its beginning: nothing to protect.
+        # Remains of an interrupted write of config.json need no protection.
         left_over = ".config.json."
         if folder.is_dir() and any(not p.name.startswith(left_over) for p in folder.iterdir()):
             if not _is_run(folder):
@@ -97,7 +97,7 @@ def make_run_dir(folder: Path, overwrite: bool) -> None:
                 )
             if not overwrite:
                 raise UserError(
-                    f"Cannot use {folder}: a run is there. `hashprompt resume` resumes it, "
+                    f"Cannot use {folder}: it contains a run. `hashprompt resume` resumes the run, "
                     "--overwrite replaces it."
                 )
             with only_process(folder):
@@ -111,14 +111,14 @@ def make_run_dir(folder: Path, overwrite: bool) -> None:
 
 
 def only_process(folder: Path) -> AbstractContextManager[None]:
-    """Be the only process that works on a run: two would overwrite each other's checkpoints."""
+    """Lock a run: two processes would overwrite each other's checkpoints."""
     busy = f"Another process is working on {folder}. Wait for it, or choose another --out."
     return locked(folder, lambda: busy)
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether we made this folder: other programs keep a `config.json` too."""
-    try:  # not `read_json`: a damaged run, or one of an older version, is ours too
+    """Whether this folder is a run directory: other programs have a `config.json` too."""
+    try:  # not `read_json`: a damaged run is one, too
         stored = json.loads(read_file(inside(folder, "config.json")))
         return {"format", "method", "protocol"} <= stored.keys()
     except (OSError, UserError, ValueError, RecursionError, AttributeError):

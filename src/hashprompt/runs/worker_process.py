@@ -1,4 +1,4 @@
-"""A process that carries out orders: they come in as lines of JSON, and events go out likewise.
+"""A process that carries out orders: orders and events are lines of JSON.
 
 One process carries out many orders, since importing torch takes longer than a small run.
 """
@@ -21,7 +21,7 @@ OUTPUT, ERRORS = 1, 2  # numbers of the standard files
 Report = Callable[[Mapping[str, Any]], object]
 
 
-class WorkerEnded(Exception):  # noqa: N818 (it may have been stopped, which is no error)
+class WorkerEnded(Exception):  # noqa: N818 (a stopped process is no error)
     """The process ended before its order was carried out."""
 
     def __init__(self, code: int) -> None:
@@ -58,19 +58,19 @@ class WorkerProcess:
                         env=self._environment,
                         text=True,
                         encoding="utf-8",
-                        start_new_session=True,  # Ctrl-C reaches us only, who call `stop`
+                        start_new_session=True,  # Ctrl-C reaches only the caller of `stop`
                     )
             return self._process
 
     def carry_out(self, order: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Send an order, and return its events as they come. They must be read to the end.
+        """Send an order and yield its events, which must be read to the end.
 
         Raises:
             WorkerEnded: the process was stopped or died.
         """
         process = self.start()
         stdin, stdout = _pipe(process.stdin), _pipe(process.stdout)
-        with suppress(OSError, ValueError):  # it has ended, which shows below
+        with suppress(OSError, ValueError):  # it has ended, as the loop below finds
             stdin.write(json.dumps(order) + "\n")
             stdin.flush()
         for line in stdout:
@@ -81,7 +81,7 @@ class WorkerProcess:
         raise WorkerEnded(process.wait())
 
     def stop(self, kill_after: float | None = None) -> None:
-        """Let the process save and end, without waiting for that.
+        """Let the process save and end; does not wait for the end.
 
         Args:
             kill_after: seconds after which it is killed.
@@ -108,16 +108,16 @@ def carry_out_orders(
 ) -> None:
     """The main function of a worker process: carry out orders until the input ends.
 
-    The input ends when the other process stops this one or has died. The order in hand then gets
+    The input ends when the parent process stops this one or has died. The current order then gets
     SIGTERM, on which a training run saves and ends; without an order the process ends at once.
 
     Args:
         carry_out: is called with each order, and reports events.
         prepare: is called before the first order is read.
-        patience: seconds that the order in hand may take to end.
+        patience: seconds that the current order may take to end.
     """
     events = os.fdopen(os.dup(OUTPUT), "w", encoding="utf-8")
-    os.dup2(ERRORS, OUTPUT)  # what libraries print is no event
+    os.dup2(ERRORS, OUTPUT)  # output of libraries is no event
     orders: queue.Queue[str | None] = queue.Queue()
 
     def listen() -> None:

@@ -17,7 +17,7 @@ from hashprompt.methods.registry import default_preset, find_method, known_metho
 from hashprompt.options import Options, build, split_options, unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
-from hashprompt.runs.plan import Plan, plan
+from hashprompt.runs.plan import Plan, make_plan
 
 MAX_RUNS = 100_000
 
@@ -112,10 +112,10 @@ class Grid(Options):
                 common = {k: v for k, v in self.options_if_known.items() if k in known}
                 options = {**common, **self.options, **more, **row.options}
                 names = (row.method, stream, backbone, number, row.preset)
-                planned = plan(*names, options, files_needed)
+                planned = make_plan(*names, options, files_needed)
                 further = {n: o for n, o in self.evaluate.items() if o.keys() <= known}
                 for changes in further.values():
-                    plan(*names, {**options, **changes}, files_needed)  # refuses wrong values
+                    make_plan(*names, {**options, **changes}, files_needed)  # refuses wrong values
             except UserError as error:
                 raise UserError(f"Row `{shortened(name)}` of the grid: {error}") from error
             yield GridRun(name, planned, further)

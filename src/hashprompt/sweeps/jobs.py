@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from hashprompt.engine.callbacks import Callback, StepEnd
-from hashprompt.engine.interrupts import Interrupted
+from hashprompt.engine.interrupts import Interruption
 from hashprompt.errors import UserError, shortened
 from hashprompt.loggers import make_loggers
 from hashprompt.runs.plan import Plan, plan_of
@@ -93,7 +93,7 @@ def execute(
 
     digest = planned.digest
     # Files and devices may be others than when the run began.
-    current: dict[str, Any] = {"quiet": True, "download": True, "planned": planned}
+    current: dict[str, Any] = {"quiet": True, "download": True, "plan": planned}
     with folder.checked_out(digest) as (place, copies):
         listeners = [ProgressFile(folder, digest), *callbacks, *copies]
         if (place / "config.json").is_file():
@@ -112,7 +112,7 @@ def attempt(job: SweepJob) -> SweepOutcome:
     """Run a job in this process. Errors are returned, not raised."""
     try:
         execute(open_folder(job.folder), plan_of(job.plan), job.evaluate, make_loggers(job.log))
-    except Interrupted:
+    except Interruption:
         return SweepOutcome("stopped")
     except UserError as error:
         return SweepOutcome("refused", str(error))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hashprompt.engine.interrupts import Interrupted
+from hashprompt.engine.interrupts import Interruption
 from hashprompt.loggers import make_loggers
 from hashprompt.report.text_table import TextTable
 from hashprompt.storage.lock import locked
@@ -71,7 +71,7 @@ def run_sweep(
         log: names of loggers, for each run.
 
     Raises:
-        Interrupted: on Ctrl-C, when all current runs are saved.
+        Interruption: on Ctrl-C, when all current runs are saved.
     """
     make_loggers(log)  # refuses unknown names before anything starts
     folder = open_folder(out)
@@ -126,6 +126,6 @@ def _run(sweep: Sweep, jobs: Sequence[SweepJob], engine: Engine, quiet: bool) ->
         except KeyboardInterrupt as error:
             show(lambda: styled("Stopping: active runs are saved …"))
             engine.stop()
-            raise Interrupted(
+            raise Interruption(
                 "Stopped on request; all runs are saved. Resume with the same command."
             ) from error

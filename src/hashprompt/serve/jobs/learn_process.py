@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hashprompt.engine.callbacks import Callback, StepEnd
-from hashprompt.engine.interrupts import Interrupted
+from hashprompt.engine.interrupts import Interruption
 from hashprompt.errors import UserError
 from hashprompt.photos import ContinualClassifier
 from hashprompt.photos.learn_job import LearnJob
@@ -111,7 +111,7 @@ def carry_out(order: dict[str, Any], tell: Tell) -> None:
         warnings.simplefilter("always")
         try:
             learned = _learn(order, tell)
-        except Interrupted:
+        except Interruption:
             tell({"stopped": True})
         except UserError as error:
             tell({"failed": str(error)})

@@ -120,8 +120,9 @@ class AveragedPrompt(Method):
             "train",
             step=step,
             groups=[
-                ParamGroup((self.prompt,), lr),
+                # The order decides the last bit of the gradient norm, and so all later digits.
                 ParamGroup(tuple(self.head.parameters()), lr * HEAD_LR_SCALE),
+                ParamGroup((self.prompt,), lr),
             ],
             epochs=config.epochs,
             batch_size=config.batch_size,

@@ -7,6 +7,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +78,17 @@ class Held:
             assert self.go_on.wait(PATIENCE)
 
 
-def serving(folder: Path, worker: ThreadWorker | None = None, **changes: Any) -> TestClient:
-    """A client of a new server; use it as a context."""
+@contextmanager
+def serving(
+    folder: Path, worker: ThreadWorker | None = None, **changes: Any
+) -> Iterator[TestClient]:
+    """A client of a new server."""
     usual = {"backbone": "nano", "options": QUICK, "effort": "instant", "reports": False}
     settings = ServeSettings(folder, **{**usual, **changes})
-    app = create_app(Service(settings, worker or ThreadWorker()))
-    return TestClient(app, base_url="http://127.0.0.1:8765", raise_server_exceptions=False)
+    service = Service(settings, worker or ThreadWorker())
+    where: Any = {"base_url": "http://127.0.0.1:8765", "raise_server_exceptions": False}
+    with service.running(), TestClient(create_app(service), **where) as client:
+        yield client
 
 
 def png(label: int = 0, seed: int = 0, side: int = 32) -> bytes:

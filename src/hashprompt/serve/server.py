@@ -2,15 +2,16 @@
 
 import asyncio
 import secrets
+import signal
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -30,7 +31,6 @@ ROUTERS = (predict.router, learn.router, history.router, review.router, pages.ro
 HEADER_SECONDS = 15.0  # to receive all headers
 KEEP_ALIVE = 10  # seconds between two requests of a connection
 BACKLOG = 512  # connections that wait to be accepted
-EVERYWHERE = ("0.0.0.0", "::")  # hosts that stand for all addresses
 GRACE = 3  # seconds to finish answers when the server stops
 
 
@@ -38,23 +38,13 @@ GRACE = 3  # seconds to finish answers when the server stops
 
 
 def create_app(service: Service) -> Guard:
-    """The server as an ASGI application, which starts the service unless that was done before."""
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await run_in_threadpool(service.start)
-        try:
-            yield
-        finally:
-            await run_in_threadpool(service.stop)
-
+    """The ASGI application of a service, which has to be `running`."""
     app = FastAPI(
         title="hashprompt serve",
         version=__version__,
         summary="Teach and query an image classifier that keeps learning.",
         docs_url=None,  # FastAPI's own page loads scripts from another site
         redoc_url=None,
-        lifespan=lifespan,
         responses={"4XX": {"model": Problem}, "503": {"model": Problem}},
     )
     app.state.service = service
@@ -128,7 +118,7 @@ def uvicorn_server(service: Service) -> uvicorn.Server:
         create_app(service),
         http=ImpatientProtocol,
         ws="none",
-        lifespan="on",
+        lifespan="off",
         log_config=None,
         access_log=False,
         proxy_headers=False,
@@ -143,11 +133,11 @@ def uvicorn_server(service: Service) -> uvicorn.Server:
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket at an address; port 0 stands for any free port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = host == "::" and socket.has_dualstack_ipv6()
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        is_everywhere = host == "::" and socket.has_dualstack_ipv6()
         return socket.create_server(
-            address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=is_everywhere
+            (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both
         )
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -158,7 +148,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def reachable(host: str) -> str:
     """An address or name to open on another machine."""
-    if host not in EVERYWHERE:
+    if host not in ("0.0.0.0", "::"):  # all addresses
         return host
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # sends nothing, but the system chooses an own address
@@ -181,14 +171,13 @@ def serve(settings: ServeSettings, port: int, say: Callable[[str], None]) -> Non
     listening = listen(settings.host, port)
     log_to_stderr()
     service = Service(settings)
-    service.start()  # here, since uvicorn would show a traceback of an error
     host = reachable(settings.host)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
-    say(f"Serving {settings.folder} at {address} (Ctrl-C stops).")
-    if settings.token:
-        say(f"Open {address}?token={settings.token} (the token is shown only once).")
-    try:
+    # uvicorn sends itself the signal again when it has ended; the service must end, too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    with service.running():
+        say(f"Serving {settings.folder} at {address} (Ctrl-C stops).")
+        if settings.token:
+            say(f"Open {address}?token={settings.token} (the token is shown only once).")
         uvicorn_server(service).run([listening])
-    finally:
-        service.stop()

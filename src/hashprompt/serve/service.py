@@ -1,6 +1,7 @@
 """The parts of one server, which the routes use."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Annotated
 
 from anyio import CapacityLimiter
@@ -39,21 +40,19 @@ class Service:
         self.review = ReviewQueue(self.private, settings.limits.kept_photos)
         self.learning = Learning(settings, self.jobs, self._learned, worker or LearnWorker())
         self.planning = CapacityLimiter(1)  # a plan takes much memory
-        self._running: ExitStack | None = None
         add_gauge = self.metrics.add_gauge
         add_gauge("version", "The current version; 0 before the first.", self.version)
         add_gauge("waiting_photos", "Photos without answers.", lambda: self.predictions.waiting)
         add_gauge("jobs", "Sessions that wait or run.", lambda: len(self.jobs.unfinished()))
         add_gauge("unsure_photos", "Photos in the review queue.", lambda: len(self.review))
 
-    def start(self) -> None:
-        """Start, unless started before. A read-only server writes nothing.
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Answer and learn meanwhile. A read-only server writes nothing.
 
         Raises:
             UserError: if another server uses the classifier, or a file is damaged.
         """
-        if self._running is not None:
-            return
         with ExitStack() as stack:
             if not self.settings.read_only:
                 stack.enter_context(self.private.opened())
@@ -63,11 +62,7 @@ class Service:
                 stack.callback(self.learning.stop)
             self.predictions.start()
             stack.callback(self.predictions.stop)
-            self._running = stack.pop_all()
-
-    def stop(self) -> None:
-        if self._running is not None:
-            self._running.close()
+            yield
 
     def _is_to_keep(self, answer: Answer) -> bool:
         """Whether to store a photo with this answer in the review queue."""

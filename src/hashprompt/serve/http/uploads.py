@@ -42,15 +42,14 @@ Name = Annotated[str, Field(max_length=MAX_LABEL)]
 
 
 class LessonForm(BaseModel):
-    """Fields of a form of photos to teach, and how its files are named."""
+    """Photos to teach, and fields: `label` is the class of all photos. Without a label, files are
+    named `class/photo.jpg`, or there is one .zip file of class folders. `rename` is a JSON object
+    of class names to change.
+    """
 
-    label: Annotated[Name, StringConstraints(strip_whitespace=True)] = Field(
-        "",
-        description="The class of all photos. Without a label, files are named `class/photo.jpg`, "
-        "or there is one .zip file of class folders.",
-    )
+    label: Annotated[Name, StringConstraints(strip_whitespace=True)] = ""
     effort: Effort | None = None
-    rename: Json[dict[str, Name]] = Field({}, description="A JSON object of class names to change.")
+    rename: Json[dict[str, Name]] = {}
 
 
 @dataclass(frozen=True)

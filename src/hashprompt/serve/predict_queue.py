@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -36,10 +34,7 @@ class Prediction(NamedTuple):
     features: list[np.ndarray | None]
 
 
-@dataclass
-class _Waiting:
-    images: list[InputImage]
-    prediction: "Future[Prediction]" = field(default_factory=Future)
+Waiting = tuple[list[InputImage], "Future[Prediction]"]  # images of a request, and its answers
 
 
 class PredictQueue:
@@ -65,7 +60,7 @@ class PredictQueue:
         self._predictor: Predictor | None = None
         self._seen: tuple[int, ...] = ()  # status of `classifier.json` when it was last read
         self._loading = threading.Lock()
-        self._requests: deque[_Waiting] = deque()
+        self._requests: deque[Waiting] = deque()
         self.waiting = 0  # photos
         self._threads = 0  # of torch, before a session needed some
         self._thread = ThreadPoolExecutor(1, "predict")
@@ -89,10 +84,10 @@ class PredictQueue:
         try:
             short_side = (await run_in_threadpool(self.current)).short_side
             loader = InputLoader([RawInput(*photo) for photo in photos], short_side)
-            request = _Waiting(await run_in_threadpool(list, loader))
-            self._requests.append(request)
+            images, prediction = await run_in_threadpool(list, loader), Future[Prediction]()
+            self._requests.append((images, prediction))
             self._thread.submit(self._answer_next)
-            return await wrap_future(request.prediction)
+            return await wrap_future(prediction)
         finally:
             self.waiting -= len(photos)
 
@@ -103,9 +98,12 @@ class PredictQueue:
             Refusal: if nothing is learned yet, or the version cannot be loaded.
         """
         with self._loading:
-            seen, settings = header_status(self._settings.folder), self._settings
-            if seen is None:
-                raise Refusal(409, NOTHING_LEARNED)
+            settings = self._settings
+            try:
+                status = (settings.folder / HEADER).stat()
+            except FileNotFoundError:
+                raise Refusal(409, NOTHING_LEARNED) from None
+            seen = status.st_mtime_ns, status.st_size, status.st_ino
             if self._predictor is None or seen != self._seen:
                 device = {k: v for k, v in settings.options.items() if k == "device"}
                 try:
@@ -122,30 +120,30 @@ class PredictQueue:
 
     def _answer_next(self) -> None:
         """Answer waiting requests, up to a batch; an earlier call may have answered all."""
-        batch: list[_Waiting] = []
+        batch: list[Waiting] = []
         with suppress(IndexError):  # none waits any more
-            while sum(len(request.images) for request in batch) < self._settings.limits.batch:
+            while sum(len(images) for images, _ in batch) < self._settings.limits.batch:
                 batch.append(self._requests.popleft())
-        batch = [r for r in batch if r.prediction.set_running_or_notify_cancel()]
+        batch = [request for request in batch if request[1].set_running_or_notify_cancel()]
         try:
             self._answer(batch)
         except BaseException as error:  # the clients must be told, whatever it is
-            for request in batch:
-                if not request.prediction.done():
-                    request.prediction.set_exception(error)
+            for _, prediction in batch:
+                if not prediction.done():
+                    prediction.set_exception(error)
 
-    def _answer(self, batch: Sequence[_Waiting]) -> None:
-        images = [image for request in batch for image in request.images]
+    def _answer(self, batch: Sequence[Waiting]) -> None:
+        images = [image for own, _ in batch for image in own]
         if not images:
             return
         predictor = self.current()
         self._share_processors()
         threshold, size = self._settings.unknown_threshold, self._settings.limits.batch
         rows = iter(list(predictor.stream(images, threshold, size, self._wants_feature)))
-        for request in batch:
-            answers, features = zip(*(next(rows) for _ in request.images), strict=True)
+        for own, prediction in batch:
+            answers, features = zip(*(next(rows) for _ in own), strict=True)
             found = Prediction(predictor.info["number"], list(answers), list(features))
-            request.prediction.set_result(found)
+            prediction.set_result(found)
         self._metrics.answers.inc(len(images))
         self._metrics.passes.inc()
 
@@ -155,12 +153,3 @@ class PredictQueue:
 
         self._threads = self._threads or torch.get_num_threads()
         torch.set_num_threads(1 if self._is_learning() else self._threads)
-
-
-def header_status(folder: Path) -> tuple[int, ...] | None:
-    """Changes whenever another version becomes the current one; None if there is none."""
-    try:
-        status = (folder / HEADER).stat()
-    except FileNotFoundError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

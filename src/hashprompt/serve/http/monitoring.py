@@ -18,7 +18,6 @@ from prometheus_client import (
 )
 
 LOGGER = logging.getLogger("hashprompt.serve")
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of the histogram
 
 
 class JsonLines(logging.Formatter):
@@ -56,13 +55,13 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = own = CollectorRegistry()
         ProcessCollector("hashprompt", registry=own)
-        labels, text = ("method", "status"), "Requests by method and status."
-        self.requests = Counter("hashprompt_requests", text, labels, registry=own)
+        labels = ("method", "status")
+        self.requests = Counter("hashprompt_requests", "Requests.", labels, registry=own)
         self.faults = Counter("hashprompt_faults", "Unexpected errors.", registry=own)
         self.answers = Counter("hashprompt_answers", "Answered photos.", registry=own)
         self.passes = Counter("hashprompt_passes", "Computed batches of photos.", registry=own)
         text = "From the arrival of a request to its answers."
-        self.ask_seconds = Histogram("hashprompt_ask_seconds", text, buckets=SECONDS, registry=own)
+        self.ask_seconds = Histogram("hashprompt_ask_seconds", text, registry=own)
 
     def add_gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         Gauge(f"hashprompt_{name}", text, registry=self.registry).set_function(read)

@@ -19,7 +19,7 @@ from hashprompt.errors import shortened
 from hashprompt.photos.learn_job import Effort
 from hashprompt.serve.http.forms import WRONG_FORM, FormReader, Write, is_zip
 from hashprompt.serve.http.problems import Refusal, too_large
-from hashprompt.serve.settings import Limits
+from hashprompt.serve.settings import ServeSettings
 from hashprompt.storage.files import (
     Target,
     create_file,
@@ -66,6 +66,8 @@ class Lesson:
     """Photos with their labels, in a folder of the server."""
 
     folder: Target
+    effort: Effort
+    rename: dict[str, str] = field(default_factory=dict)  # class names to change
     photos: list[TaughtPhoto] = field(default_factory=list)
     left_out: int = 0  # files that are not photos
 
@@ -104,16 +106,15 @@ class LessonReader:
     Photos get numbers as names: no name of a file or a class that a client sends becomes a path.
     """
 
-    def __init__(self, folder: Target, limits: Limits) -> None:
-        self._lesson, self._limits = Lesson(folder), limits
+    def __init__(self, folder: Target, settings: ServeSettings) -> None:
+        self._lesson, self._limits = Lesson(folder, settings.effort), settings.limits
         self._zip: Target | None = None
         self._file: BinaryIO = io.BytesIO()  # that is being received
         make_private_folder(inside(folder, PHOTOS))
 
-    async def read(self, request: Request) -> tuple[Lesson, LessonForm]:
-        """The lesson, and the fields of the form."""
+    async def read(self, request: Request) -> Lesson:
+        lesson, limits = self._lesson, self._limits
         try:
-            limits = self._limits
             reader = FormReader(request, self._begin, limits.photos, limits.photo_bytes)
             fields = await reader.read()
         except OSError as error:
@@ -125,10 +126,11 @@ class LessonReader:
             form = LessonForm.model_validate({k: value for k, value in fields.items() if value})
         except ValidationError as error:
             raise RequestValidationError(error.errors()) from error
+        lesson.effort, lesson.rename = form.effort or lesson.effort, form.rename
         await run_in_threadpool(self._set_labels, form.label)  # a large zip takes long
-        if not self._lesson.photos:
+        if not lesson.photos:
             raise Refusal(400, f"No photo was sent. {WRONG_FORM}")
-        return self._lesson, form
+        return lesson
 
     def _begin(self, name: str, kind: str) -> Write:
         """Begin a file of the form."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from hashprompt.errors import UserError
 from hashprompt.photos import ContinualClassifier
@@ -18,10 +18,9 @@ from hashprompt.serve.http.monitoring import log
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.photo_archive import Moves, move_photos, moved_by_edit, moved_by_undo
 from hashprompt.serve.predict_queue import NOTHING_LEARNED
-from hashprompt.serve.routes.models import ChangedOut, Label, Strict
+from hashprompt.serve.routes.models import Label, Strict
 from hashprompt.serve.service import Service, ServiceOf
 from hashprompt.storage.files import inside, read_file
-from hashprompt.texts import counted
 
 router = APIRouter(tags=["history"])
 # A report is one file that contains its style and pictures, and nothing that runs.
@@ -29,14 +28,6 @@ REPORT_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
     "frame-ancestors 'none'; base-uri 'none'; sandbox"
 }
-
-
-class ClassOut(BaseModel):
-    name: str
-    photos: int
-    accuracy: float | None  # in percent
-    held_out: int
-    sessions: int
 
 
 class UndoIn(Strict):
@@ -68,24 +59,23 @@ def history(service: ServiceOf) -> list[dict[str, Any]]:
 
 
 @router.post("/api/undo")
-def undo(body: UndoIn, service: ServiceOf) -> ChangedOut:
+def undo(body: UndoIn, service: ServiceOf) -> dict[str, Any]:
     """Restore the version before the last session or edit, or any other version."""
     _refuse_while_learning(service)
     store, photos = service.store, service.settings.photos
     before = _class_of_photos(store) if photos else {}
     version = store.go_to(body.to)
     moved = moved_by_undo(photos, before, _class_of_photos(store)) if photos else {}
-    known = counted(len(version.info["classes"]), "class", "classes")
-    text = f"Version {version.number} is in use now, with {known}."
-    return ChangedOut(version=version.number, text="\n".join([text, *_moved(moved)]))
+    text = f"Version {version.number} is in use now."
+    return {"version": version.number, "text": "\n".join([text, *_moved(moved)])}
 
 
 def _class_of_photos(store: Store) -> dict[str, str]:
     """Class of each photo of the current version, by SHA-256; empty if the version is damaged."""
     try:
         version = store.version()
-        names = version.info["classes"]
-        return {digest: names[row[0]] for digest, row in store.photos(version).items()}
+        rows = store.photos(version)
+        return {digest: version.info["classes"][row[0]] for digest, row in rows.items()}
     except UserError:
         return {}
 
@@ -107,39 +97,39 @@ def report(version: Annotated[int, Path(ge=1, lt=10**9)], service: ServiceOf) ->
 
 
 @router.get("/api/classes", tags=["classes"])
-def classes(service: ServiceOf) -> list[ClassOut]:
-    """Classes of the current version."""
+def classes(service: ServiceOf) -> list[dict[str, Any]]:
+    """Classes of the current version, with accuracies in percent."""
     if service.store.is_new:
         return []
     info = service.store.version().info
     return [
-        ClassOut(
-            name=name,
-            photos=sum(info["images"][name]),
-            accuracy=percent(*info["accuracy"][name]),
-            held_out=info["accuracy"][name][1],
-            sessions=sum(number in batch for batch in info["batches"]),
-        )
+        {
+            "name": name,
+            "photos": sum(info["images"][name]),
+            "accuracy": percent(*info["accuracy"][name]),
+            "held_out": info["accuracy"][name][1],
+            "sessions": sum(number in batch for batch in info["batches"]),
+        }
         for number, name in enumerate(info["classes"])
     ]
 
 
 @router.post("/api/classes/rename", tags=["classes"])
-def rename(body: RenameIn, service: ServiceOf) -> ChangedOut:
+def rename(body: RenameIn, service: ServiceOf) -> dict[str, Any]:
     """Rename a class."""
     old, new = body.old, body.new
     return _edited(service, [old], new, lambda own, moved: own.rename(old, new, moved))
 
 
 @router.post("/api/classes/merge", tags=["classes"])
-def merge(body: MergeIn, service: ServiceOf) -> ChangedOut:
+def merge(body: MergeIn, service: ServiceOf) -> dict[str, Any]:
     """Merge several classes into one."""
     merged, into = body.classes, body.into
     return _edited(service, merged, into, lambda own, moved: own.merge(merged, into, True, moved))
 
 
 @router.post("/api/classes/forget", tags=["classes"])
-def forget(body: ForgetIn, service: ServiceOf) -> ChangedOut:
+def forget(body: ForgetIn, service: ServiceOf) -> dict[str, Any]:
     """Remove a class, and report what cannot be removed."""
     return _edited(service, [body.name], None, lambda own, _: own.forget(body.name, True))
 
@@ -149,7 +139,7 @@ def _edited(
     classes: Sequence[str],
     into: str | None,
     edit: Callable[[ContinualClassifier, Mapping[str, str]], Edited],
-) -> ChangedOut:
+) -> dict[str, Any]:
     """Carry out an edit, then move kept photos accordingly.
 
     Args:
@@ -164,7 +154,7 @@ def _edited(
     # A classifier of its own, so that answers meanwhile are not disturbed.
     classifier = ContinualClassifier.load(settings.folder, settings.backbone)
     done = edit(classifier, {old: path for old, path in moved.items() if path})
-    return ChangedOut(version=done.version, text="\n".join([done.text(), *_moved(moved)]))
+    return {"version": done.version, "text": "\n".join([done.text(), *_moved(moved)])}
 
 
 def _moved(photos: Moves) -> list[str]:

@@ -10,62 +10,41 @@ from typing import Annotated, Any
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel
 
 from hashprompt.photos import ContinualClassifier
 from hashprompt.photos.inputs.names import SimilarNames, resolve_names
-from hashprompt.photos.learn_job import Effort
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.http.uploads import Lesson, LessonForm, LessonReader
 from hashprompt.serve.jobs.jobs import Job
 from hashprompt.serve.jobs.rollback import drop_unfinished
 from hashprompt.serve.photo_archive import kept_paths
-from hashprompt.serve.routes.models import ChangedOut, JobOut, PhotoForm, documented
+from hashprompt.serve.routes.models import PhotoForm, documented
 from hashprompt.serve.service import Service, ServiceOf
 from hashprompt.storage.files import Target, remove_new
 from hashprompt.texts import visible
 
 router = APIRouter(tags=["teach"])
-Received = tuple[Lesson, Effort, dict[str, str]]  # the last: class names to change
 
 
 class TeachForm(PhotoForm, LessonForm):
     """Form of `teach` and `plan`."""
 
 
-class PlannedClass(BaseModel):
-    label: str
-    photos: int  # to learn or to hold out
-    sent: int  # including broken and known ones
-    new: bool
-
-
-class PlanOut(BaseModel):
-    text: str
-    classes: list[PlannedClass]
-    notes: list[str]  # for example, why photos are left out
-    left_out: int  # files that are not photos
-    answers_after_seconds: float
-    done_after_seconds: float
-
-
-@router.post(
-    "/api/teach", status_code=202, response_model=JobOut, openapi_extra=documented(TeachForm)
-)
+@router.post("/api/teach", status_code=202, openapi_extra=documented(TeachForm))
 async def teach(request: Request, service: ServiceOf) -> dict[str, Any]:
     """Learn photos, as a job. One job runs, and one more may wait."""
     service.jobs.refuse_more()
     with upload_folder(service, request) as folder:
-        received = await _received(service, request, folder)
-        return (await run_in_threadpool(begin, service, *received)).to_dict()
+        lesson = await LessonReader(folder, service.settings).read(request)
+        return (await run_in_threadpool(begin, service, lesson)).to_dict()
 
 
 @router.post("/api/plan", openapi_extra=documented(TeachForm))
-async def plan(request: Request, service: ServiceOf) -> PlanOut:
+async def plan(request: Request, service: ServiceOf) -> dict[str, Any]:
     """Report what `teach` would do with the same form, and how long it would take."""
     with upload_folder(service, request) as folder:
-        received = await _received(service, request, folder)
-        return await to_thread.run_sync(_planned, service, *received, limiter=service.planning)
+        lesson = await LessonReader(folder, service.settings).read(request)
+        return await to_thread.run_sync(_planned, service, lesson, limiter=service.planning)
 
 
 @contextmanager
@@ -78,35 +57,23 @@ def upload_folder(service: Service, request: Request) -> Iterator[Target]:
         remove_new(folder)
 
 
-async def _received(service: Service, request: Request, folder: Target) -> Received:
-    lesson, form = await LessonReader(folder, service.settings.limits).read(request)
-    return lesson, form.effort or service.settings.effort, form.rename
-
-
-def begin(
-    service: Service,
-    lesson: Lesson,
-    effort: Effort,
-    rename: dict[str, str],
-    asked: tuple[str, ...] = (),
-) -> Job:
+def begin(service: Service, lesson: Lesson, asked: tuple[str, ...] = ()) -> Job:
     """Make a job of a lesson; `asked` are its photos from the review queue."""
-    service.jobs.refuse_more()
     service.refuse_unfinished()
-    names = _resolved(service, lesson, rename)
-    archive = service.settings.photos
+    names, archive = _resolved(service, lesson), service.settings.photos
     kept = kept_paths(archive, lesson, names) if archive else {}
-    return service.jobs.add(lesson, kept, effort=effort, rename=rename, asked=asked)
+    how: dict[str, Any] = {"effort": lesson.effort, "rename": lesson.rename, "asked": asked}
+    return service.jobs.add(lesson, kept, **how)
 
 
-def _resolved(service: Service, lesson: Lesson, rename: dict[str, str]) -> dict[str, str]:
+def _resolved(service: Service, lesson: Lesson) -> dict[str, str]:
     """Class of each label.
 
     Raises:
         Refusal: with pairs of names that may mean the same class, for the client to decide.
     """
     try:
-        return resolve_names(lesson.counts, service.known_classes(), rename)
+        return resolve_names(lesson.counts, service.known_classes(), lesson.rename)
     except SimilarNames as question:
         given, other = map(visible, question.pairs[0])
         text = (
@@ -116,34 +83,35 @@ def _resolved(service: Service, lesson: Lesson, rename: dict[str, str]) -> dict[
         raise Refusal(409, text, similar=question.pairs) from question
 
 
-def _planned(service: Service, lesson: Lesson, effort: Effort, rename: dict[str, str]) -> PlanOut:
+def _planned(service: Service, lesson: Lesson) -> dict[str, Any]:
     service.refuse_unfinished()
-    names = _resolved(service, lesson, rename)
+    names = _resolved(service, lesson)
     settings, source = service.settings, lesson.write_list("photos.csv")
     classifier = ContinualClassifier(settings.folder, settings.backbone, **settings.options)
-    made = classifier.plan(source, effort=effort, rename=rename, unreadable="skip")
+    how: dict[str, Any] = {"effort": lesson.effort, "rename": lesson.rename}
+    made = classifier.plan(source, unreadable="skip", **how)
     made = replace(made, backbone=Path(made.backbone).name)  # no path of the server
     sent, known = Counter(names[photo.label] for photo in lesson.photos), service.known_classes()
-    return PlanOut(
-        text=settings.for_clients(made.text()),
-        classes=[
-            PlannedClass(label=k, photos=made.photos.get(k, 0), sent=n, new=k not in known)
+    return {
+        "text": settings.for_clients(made.text()),
+        "classes": [
+            {"label": k, "photos": made.photos.get(k, 0), "sent": n, "new": k not in known}
             for k, n in sorted(sent.items())
         ],
-        notes=[settings.for_clients(note) for note in made.notes],
-        left_out=lesson.left_out,
-        answers_after_seconds=made.first_answer,
-        done_after_seconds=round(sum(made.seconds.values()), 2),
-    )
+        "notes": [settings.for_clients(note) for note in made.notes],
+        "left_out": lesson.left_out,
+        "answers_after_seconds": made.first_answer,
+        "done_after_seconds": round(sum(made.seconds.values()), 2),
+    }
 
 
 @router.delete("/api/unfinished")
-def drop(service: ServiceOf) -> ChangedOut:
+def drop(service: ServiceOf) -> dict[str, Any]:
     """Drop an unfinished session that this server did not start."""
     if service.unfinished() is None:
         raise Refusal(404, "There is no such session. GET /api/state shows one as `unfinished`.")
     text = drop_unfinished(service.store)
-    return ChangedOut(version=service.version(), text=text)
+    return {"version": service.version(), "text": text}
 
 
 # Jobs. ---------------------------------------------------------------------------------------
@@ -159,19 +127,19 @@ def _job(name: str, service: ServiceOf) -> Job:
 JobOf = Annotated[Job, Depends(_job)]
 
 
-@router.get("/api/jobs", response_model=list[JobOut])
+@router.get("/api/jobs")
 def jobs(service: ServiceOf) -> list[dict[str, Any]]:
     """All jobs, newest first."""
     return [job.to_dict() for job in service.jobs.all()]
 
 
-@router.get("/api/jobs/{name}", response_model=JobOut)
+@router.get("/api/jobs/{name}")
 def job(job: JobOf) -> dict[str, Any]:
     """One job."""
     return job.to_dict()
 
 
-@router.delete("/api/jobs/{name}", response_model=JobOut)
+@router.delete("/api/jobs/{name}")
 def cancel(job: JobOf, service: ServiceOf) -> dict[str, Any]:
     """Cancel a job. `message` reports the result once the job is taken back."""
     return service.learning.cancel(job.id).to_dict()

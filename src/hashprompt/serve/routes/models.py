@@ -4,9 +4,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hashprompt.photos.learn_job import Effort
-from hashprompt.serve.jobs.jobs import Progress, State
-
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -18,26 +15,6 @@ class Strict(BaseModel):
 
 class PhotoForm(BaseModel):
     photos: list[bytes]
-
-
-class ChangedOut(BaseModel):
-    version: int
-    text: str
-
-
-class JobOut(BaseModel):
-    id: str
-    state: State
-    label: str
-    photos: int
-    left_out: int
-    effort: Effort
-    created: str
-    progress: Progress
-    message: str | None
-    error: str | None
-    version: int | None
-    report: str | None
 
 
 def documented(form: type[BaseModel]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The page, and the list of routes for people."""
 
 import html
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
@@ -26,11 +25,10 @@ def page(request: Request, service: ServiceOf) -> Response:
 @router.get("/docs")
 def docs(request: Request) -> HTMLResponse:
     """The routes of /openapi.json as a table; the page loads nothing from other sites."""
-    api: dict[str, Any] = request.app.openapi()
     rows = [
         f"<tr><td><code>{method.upper()} {path}</code></td>"
         f"<td>{html.escape(route.get('description', ''))}</td></tr>"
-        for path, methods in api["paths"].items()
+        for path, methods in request.app.openapi()["paths"].items()
         for method, route in methods.items()
     ]
     template = page_file("docs.html").decode()

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel
 
 from hashprompt.photos.answers import Answer
 from hashprompt.serve.http.forms import WRONG_FORM, FormReader, Write
@@ -20,16 +19,9 @@ router = APIRouter(tags=["ask"])
 TOP = 5  # classes of an answer
 
 
-class AnswersOut(BaseModel):
-    """Answers are as those of `hashprompt predict --json`, with the field `unsure` in addition."""
-
-    version: int
-    answers: list[dict[str, Any]]
-
-
 @router.post("/api/ask", openapi_extra=documented(PhotoForm))
-async def ask(request: Request, service: ServiceOf) -> AnswersOut:
-    """Classify photos. An image that cannot be read has an `error` instead of an answer."""
+async def ask(request: Request, service: ServiceOf) -> dict[str, Any]:
+    """Classify photos. Answers are those of `hashprompt predict --json`, and whether unsure."""
     started = time.perf_counter()
     photos = await _received(request, service.settings.limits)
     prediction = await service.predictions.predict(photos)
@@ -38,7 +30,7 @@ async def ask(request: Request, service: ServiceOf) -> AnswersOut:
         contents = [content for _, content in photos]
         await run_in_threadpool(service.review.keep_all, prediction, contents)
     answers = [_shown(answer, service.settings.sure) for answer in prediction.answers]
-    return AnswersOut(version=prediction.version, answers=answers)
+    return {"version": prediction.version, "answers": answers}
 
 
 def _shown(answer: Answer, sure: float) -> dict[str, Any]:

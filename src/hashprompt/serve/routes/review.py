@@ -11,7 +11,7 @@ from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.http.uploads import PHOTOS, Lesson, TaughtPhoto
 from hashprompt.serve.review_queue import PHOTO_ID, thumbnail
 from hashprompt.serve.routes.learn import begin, upload_folder
-from hashprompt.serve.routes.models import JobOut, Label, Strict
+from hashprompt.serve.routes.models import Label, Strict
 from hashprompt.serve.service import Service, ServiceOf
 from hashprompt.storage.files import Target, inside, place_file
 
@@ -63,19 +63,18 @@ def picture(photo: str, service: ServiceOf) -> Response:
     return Response(content, media_type="image/jpeg", headers=headers)
 
 
-@router.post("/api/unsure/teach", status_code=202, response_model=JobOut)
+@router.post("/api/unsure/teach", status_code=202)
 def teach(body: TeachIn, request: Request, service: ServiceOf) -> dict[str, Any]:
     """Teach photos with a label. They leave the queue once they are learned."""
     service.jobs.refuse_more()
     names = tuple(dict.fromkeys(body.photos))
     with upload_folder(service, request) as folder:
-        lesson = Lesson(folder)
+        lesson = Lesson(folder, body.effort or service.settings.effort)
         for name in names:
             path, file = _found(service, name)
             place_file(path, inside(folder, PHOTOS, name))
             lesson.photos.append(TaughtPhoto(f"{PHOTOS}/{name}", file, body.label.strip()))
-        effort = body.effort or service.settings.effort
-        return begin(service, lesson, effort, {}, names).to_dict()
+        return begin(service, lesson, names).to_dict()
 
 
 @router.post("/api/unsure/remove")

@@ -14,7 +14,7 @@ from timm.models.vision_transformer import VisionTransformer
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.backbone.architecture import _as_plain
-from hashprompt.backbone.plain import PlainViT
+from hashprompt.backbone.plain import Architecture, PlainViT
 from hashprompt.backbone.weights import load_backbone
 from hashprompt.errors import UserError
 
@@ -39,7 +39,7 @@ def test_it_gives_the_features_of_timm(changes: dict[str, Any]) -> None:
     vit = timm_vit(**changes)
     plain = _as_plain(vit)
     assert isinstance(plain, PlainViT)
-    plain = PlainViT(**plain.sizes)
+    plain = PlainViT(Architecture(**plain.sizes))
     plain.load_state_dict(vit.state_dict())
     # Full fine-tuning sums gradients in this order.
     assert [name for name, _ in plain.named_parameters()] == [n for n, _ in vit.named_parameters()]

@@ -51,7 +51,7 @@ def test_one_image_under_two_labels_is_found(tree: Any) -> None:
     root = tree("train/a", "test/a", "train/b", "test/b", each=3)
     shutil.copy(root / "train/a/1.png", root / "train/b/copy.png")
     (warning,) = check(root).warnings
-    assert "1 images are there under another label too" in warning
+    assert "1 images also have another label" in warning
     assert f"{root}/train/b/copy.png (b) is {root}/train/a/1.png (a)" in warning
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hashprompt.backbone.catalogue import HOW_TO_NAME
 from hashprompt.backbone.convert import Weights
-from hashprompt.backbone.plain import PlainViT
+from hashprompt.backbone.plain import MAX_SIDE, Architecture, PlainViT
 from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError, shortened
 from hashprompt.storage.files import memory_budget
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     ViT = VisionTransformer | PlainViT
 
-MAX_SIDE = 2048  # pixels per side
 MAX_PATCHES = (MAX_SIDE // 16) ** 2  # attention is quadratic in them
 # Tensors that a frozen feature extractor does not need.
 HEAD_PREFIXES = ("head.", "head_dist.", "fc_norm.", "pre_logits", "mask_token", "masked_embed")
@@ -33,20 +32,6 @@ NUMBERS = (torch.float32, torch.float16, torch.bfloat16)  # types of stored weig
 
 Mean = Annotated[float, Field(ge=-10, le=10)]
 Deviation = Annotated[float, Field(ge=1e-3, le=10)]
-
-
-class Architecture(BaseModel):
-    """The sizes of a plain ViT: arguments of timm's `VisionTransformer`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    img_size: int = Field(ge=1, le=MAX_SIDE)
-    patch_size: int = Field(ge=1, le=MAX_SIDE)
-    embed_dim: int = Field(ge=1, le=16_384)
-    depth: int = Field(ge=1, le=256)
-    num_heads: int = Field(ge=1, le=256)
-    mlp_ratio: float = Field(4.0, gt=0, le=64)
-    qkv_bias: bool = True
-    init_values: float | None = None
 
 
 class Metadata(BaseModel):
@@ -71,11 +56,11 @@ def build(
         told: metadata of the file, or of a stored classifier.
     """
     if told is not None:
-        sizes = told.architecture.model_dump()
         try:
             with torch.device("meta"):
-                plain = PlainViT(**sizes)
+                plain = PlainViT(told.architecture)
         except (ValueError, RuntimeError) as error:
+            sizes = told.architecture.model_dump()
             raise UserError(f"{path} names sizes that no ViT has: {sizes}.") from error
         load_strictly(plain, weights, path)
         return plain, told.model_dump(exclude={"architecture"})
@@ -99,17 +84,18 @@ def _as_plain(vit: "VisionTransformer") -> "ViT":
     patch = vit.patch_embed
     if not hasattr(block.mlp, "fc1"):
         return vit
+    sizes = Architecture.model_construct(
+        img_size=patch.img_size[0],
+        patch_size=patch.patch_size[0],
+        embed_dim=vit.embed_dim,
+        depth=len(vit.blocks),
+        num_heads=block.attn.num_heads,
+        mlp_ratio=block.mlp.fc1.out_features / vit.embed_dim,
+        qkv_bias=block.attn.qkv.bias is not None,
+        init_values=1.0 if hasattr(block.ls1, "gamma") else None,
+    )
     with torch.device("meta"):
-        plain = PlainViT(
-            patch.img_size[0],
-            patch.patch_size[0],
-            vit.embed_dim,
-            len(vit.blocks),
-            block.attn.num_heads,
-            block.mlp.fc1.out_features / vit.embed_dim,
-            block.attn.qkv.bias is not None,
-            1.0 if hasattr(block.ls1, "gamma") else None,
-        )
+        plain = PlainViT(sizes)
     state, empty = vit.state_dict(), plain.state_dict()
     if {k: v.shape for k, v in empty.items()} != {k: v.shape for k, v in state.items()}:
         return vit

@@ -1,14 +1,30 @@
 """The plain ViT that runs, with timm's names and in timm's order of parameters.
 
-It is timm's `VisionTransformer` of the same sizes, tensor by tensor and bit by bit (the tests
+It computes the same as timm's `VisionTransformer`, tensor by tensor and bit by bit (the tests
 compare them), without timm, whose import takes longer than that of torch.
 """
 
 import torch
 import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 EPSILON = 1e-6  # of timm's ViTs
+MAX_SIDE = 2048  # pixels per side
+
+
+class Architecture(BaseModel):
+    """The sizes of a plain ViT: arguments of timm's `VisionTransformer`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    img_size: int = Field(ge=1, le=MAX_SIDE)
+    patch_size: int = Field(ge=1, le=MAX_SIDE)
+    embed_dim: int = Field(ge=1, le=16_384)
+    depth: int = Field(ge=1, le=256)
+    num_heads: int = Field(ge=1, le=256)
+    mlp_ratio: float = Field(4.0, gt=0, le=64)
+    qkv_bias: bool = True
+    init_values: float | None = None
 
 
 class PatchEmbed(nn.Module):
@@ -61,50 +77,33 @@ class LayerScale(nn.Module):
 class Block(nn.Module):
     """The layers of a pre-norm block."""
 
-    def __init__(self, dim: int, num_heads: int, hidden: int, qkv_bias: bool, scaled: bool) -> None:
+    def __init__(self, sizes: Architecture) -> None:
         super().__init__()
-        self.norm1, self.attn = nn.LayerNorm(dim, eps=EPSILON), Attention(dim, num_heads, qkv_bias)
-        self.ls1 = LayerScale(dim) if scaled else nn.Identity()
-        self.norm2, self.mlp = nn.LayerNorm(dim, eps=EPSILON), Mlp(dim, hidden)
-        self.ls2 = LayerScale(dim) if scaled else nn.Identity()
+        dim, scale = sizes.embed_dim, LayerScale if sizes.init_values else nn.Identity
+        self.norm1 = nn.LayerNorm(dim, eps=EPSILON)
+        self.attn = Attention(dim, sizes.num_heads, sizes.qkv_bias)
+        self.ls1 = scale(dim)
+        self.norm2 = nn.LayerNorm(dim, eps=EPSILON)
+        self.mlp = Mlp(dim, int(dim * sizes.mlp_ratio))
+        self.ls2 = scale(dim)
 
 
 class PlainViT(nn.Module):
-    """The sizes are the arguments of timm's `VisionTransformer` (see `Architecture`)."""
+    """A plain ViT of the given sizes, with empty weights."""
 
-    def __init__(
-        self,
-        img_size: int,
-        patch_size: int,
-        embed_dim: int,
-        depth: int,
-        num_heads: int,
-        mlp_ratio: float = 4.0,
-        qkv_bias: bool = True,
-        init_values: float | None = None,
-    ) -> None:
+    def __init__(self, sizes: Architecture) -> None:
         super().__init__()
-        if embed_dim % num_heads or img_size < patch_size:
+        dim = sizes.embed_dim
+        if dim % sizes.num_heads or sizes.img_size < sizes.patch_size:
             raise ValueError("heads must share the width, and a patch must fit into the image")
-        self.sizes = {
-            "img_size": img_size,
-            "patch_size": patch_size,
-            "embed_dim": embed_dim,
-            "depth": depth,
-            "num_heads": num_heads,
-            "mlp_ratio": mlp_ratio,
-            "qkv_bias": qkv_bias,
-            "init_values": init_values,
-        }
-        self.embed_dim, self.num_prefix_tokens = embed_dim, 1
-        self.patch_embed = PatchEmbed(img_size, patch_size, embed_dim)
-        self.cls_token = nn.Parameter(torch.zeros(1, 1, embed_dim))
-        positions = 1 + self.patch_embed.num_patches
-        self.pos_embed = nn.Parameter(torch.zeros(1, positions, embed_dim))
+        self.sizes = sizes.model_dump()
+        self.embed_dim, self.num_prefix_tokens = dim, 1
+        self.patch_embed = PatchEmbed(sizes.img_size, sizes.patch_size, dim)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
+        self.pos_embed = nn.Parameter(torch.zeros(1, 1 + self.patch_embed.num_patches, dim))
         self.patch_drop = self.norm_pre = nn.Identity()
-        block = (embed_dim, num_heads, int(embed_dim * mlp_ratio), qkv_bias, bool(init_values))
-        self.blocks = nn.Sequential(*(Block(*block) for _ in range(depth)))
-        self.norm = nn.LayerNorm(embed_dim, eps=EPSILON)
+        self.blocks = nn.Sequential(*(Block(sizes) for _ in range(sizes.depth)))
+        self.norm = nn.LayerNorm(dim, eps=EPSILON)
 
     def _pos_embed(self, patches: Tensor) -> Tensor:
         """CLS before patches (B, N, D), and positions added to both."""

@@ -5,7 +5,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from hashprompt.backbone.architecture import HEAD_PREFIXES, MAX_PATCHES, MAX_SIDE
+from hashprompt.backbone.architecture import HEAD_PREFIXES, MAX_PATCHES
+from hashprompt.backbone.plain import MAX_SIDE
 from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError
 

@@ -1,8 +1,8 @@
-"""Look at a data set before a run does: counts, sizes, broken images, repeated images."""
+"""Check a data set before a run: counts, sizes, broken images, repeated images."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -19,21 +19,21 @@ from hashprompt.data.streams.stream import cut_source
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
 
-UNEVEN = 10.0  # largest class over smallest, from which on it is worth a warning
+UNEVEN = 10.0  # ratio of the largest to the smallest class that is worth a warning
 
 
 @dataclass
 class Checkup:
-    """What was found. `problems` stop a run, `warnings` make its numbers doubtful."""
+    """The result of a check. `problems` stop a run, `warnings` make its numbers doubtful."""
 
     source: ImageSource
     scenario: str
     tasks: int
     classes: list[tuple[str, int, int]]  # name, training images, test images
     sizes: dict[tuple[int, int], int]  # (height, width) -> images
-    notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    notes: list[str]
+    warnings: list[str]
+    problems: list[str]
 
     @property
     def size_text(self) -> str:
@@ -48,7 +48,7 @@ class Checkup:
 
 
 def check(name: str, options: StreamOptions, track: Track = untracked) -> Checkup:
-    """Examine what a stream's name, a folder or a file stands for; raises where nothing is left."""
+    """Examine a stream, a folder or a file; raises if no image can be read."""
     lenient = options.model_copy(update={"unreadable": "skip"})
     source = _load(name, lenient, track)
     broken = [note for note in source.notes if "cannot be read" in note]
@@ -57,17 +57,17 @@ def check(name: str, options: StreamOptions, track: Track = untracked) -> Checku
         raise UserError(" ".join([f"There is no image in {name} that can be read.", *broken]))
     trained, tested = (torch.bincount(t.labels, minlength=len(source.class_names)) for t in tables)
     counts = zip(source.class_names, trained.tolist(), tested.tolist(), strict=True)
+    classes = [row for row in counts if row[1] or row[2]]
     found = Checkup(
         source,
         "domain" if source.domain_names else "class",
         source.tasks,
-        [row for row in counts if row[1] or row[2]],
+        classes,
         _sizes(tables),
         notes=[note for note in source.notes if note not in broken],
+        warnings=[*_uneven_classes(classes), *_repeats(source)],
         problems=broken,
     )
-    _look_for_uneven_classes(found)
-    _look_for_repeats(found)
     try:
         found.tasks = len(cut_source(source, name, lenient, seed=0).tasks)
     except UserError as error:
@@ -76,7 +76,7 @@ def check(name: str, options: StreamOptions, track: Track = untracked) -> Checku
 
 
 def _load(name: str, options: StreamOptions, track: Track) -> ImageSource:
-    """A bare folder is read as tasks of classes or, if classes come back, as domains."""
+    """Read a bare folder as tasks of classes or, if classes come back, as domains."""
     if name in EMBEDDED or name in SETS or ":" in name or not Path(name).is_dir():
         return load_source(name, options, track)
     try:
@@ -97,46 +97,32 @@ def _sizes(tables: Sequence[ImageTable]) -> dict[tuple[int, int], int]:
     return dict(sizes)
 
 
-def _look_for_uneven_classes(found: Checkup) -> None:
-    counts = [train for _, train, _ in found.classes]
-    if min(counts) and max(counts) / min(counts) >= UNEVEN:
-        smallest = min(found.classes, key=lambda row: row[1])
-        found.warnings.append(
-            f"Classes are uneven: {min(counts)} to {max(counts)} training images; the smallest is "
-            f"{smallest[0]}."
-        )
-    untested = [name for name, _, test in found.classes if not test]
-    if untested:
-        listed = ", ".join(untested[:5])
-        found.warnings.append(f"{len(untested)} classes have no test images: {listed}.")
+def _uneven_classes(classes: Sequence[tuple[str, int, int]]) -> Iterator[str]:
+    smallest = min(classes, key=lambda row: row[1])
+    low, high = smallest[1], max(train for _, train, _ in classes)
+    if low and high / low >= UNEVEN:
+        yield f"Classes are uneven: {low} to {high} training images; the smallest is {smallest[0]}."
+    if untested := [name for name, _, test in classes if not test]:
+        yield f"{len(untested)} classes have no test images: {', '.join(untested[:5])}."
 
 
-def _look_for_repeats(found: Checkup) -> None:
-    """Images of the same content in training and test, or under two labels."""
-    first: dict[bytes, tuple[str, str, int]] = {}  # part, name and label where it was met first
+def _repeats(source: ImageSource) -> Iterator[str]:
+    """Warnings of equal images in training and test, or under two labels."""
+    first: dict[bytes, tuple[str, str, int]] = {}  # part, name and label of the first occurrence
     leaks, conflicts = [], []
-    for part, table in (("training", found.source.train), ("test", found.source.test)):
-        digests, names = table.digests(), _names(table, part)
-        for digest, name, label in zip(digests, names, table.labels.tolist(), strict=True):
+    for part, table in (("training", source.train), ("test", source.test)):
+        names = [f"{part} image {row}" for row in range(len(table))]
+        if isinstance(table.images, Photos):
+            names = table.images.names()
+        for digest, name, label in zip(table.digests(), names, table.labels.tolist(), strict=True):
             part_before, before, label_before = first.setdefault(digest, (part, name, label))
             if part_before != part:
                 leaks.append(f"{name} is {before}")
             if label_before != label:
-                classes = found.source.class_names
-                conflict = f"{name} ({classes[label]}) is {before} ({classes[label_before]})"
-                conflicts.append(conflict)
+                now, then = source.class_names[label], source.class_names[label_before]
+                conflicts.append(f"{name} ({now}) is {before} ({then})")
     if leaks:
-        found.warnings.append(
-            f"{len(leaks)} test images are training images too, for example {leaks[0]}."
-        )
+        yield f"{len(leaks)} test images are training images too, for example {leaks[0]}."
     if conflicts:
-        found.warnings.append(
-            f"{len(conflicts)} images are there under another label too, for example "
-            f"{conflicts[0]}."
-        )
-
-
-def _names(table: ImageTable, part: str) -> list[str]:
-    if isinstance(table.images, Photos):
-        return table.images.names()
-    return [f"{part} image {row}" for row in range(len(table))]
+        count = len(conflicts)
+        yield f"{count} images also have another label, for example {conflicts[0]}."

@@ -18,8 +18,8 @@ ORDERS = files("hashprompt.data.streams") / "orders"
 def order_classes(present: Tensor, order: str, seed: int) -> Tensor:
     """Class ids (C,) in order of arrival.
 
-    Shuffles come from torch's generator; the result stores what came out, so nothing depends on
-    it staying the same. Published orders are lists of place numbers among the sorted classes.
+    Shuffles come from torch's generator; the result of a run stores the order itself. Published
+    orders are lists of places among the sorted classes.
     """
     if order == "natural":
         return present
@@ -30,7 +30,7 @@ def order_classes(present: Tensor, order: str, seed: int) -> Tensor:
     if sorted(places) != list(range(len(present))):
         raise UserError(
             f"class_order={order} must list each of the numbers 0 … {len(present) - 1} once: the "
-            "places of the classes among the sorted ones."
+            "places of the classes among the sorted classes."
         )
     return present[torch.tensor(places)]
 
@@ -47,7 +47,13 @@ def published_orders() -> dict[str, list[int]]:
 
 def _read_order(order: str, count: int) -> list[int]:
     if order.endswith(".json"):
-        return _checked(Path(order))
+        try:
+            places = json.loads(read_file(Path(order), MAX_BYTES))
+        except (OSError, ValueError, RecursionError) as error:
+            raise UserError(f"Cannot read {order} as a JSON list: {error}.") from error
+        if not isinstance(places, list) or not all(type(place) is int for place in places):
+            raise UserError(f"{order} must hold a list of numbers.")
+        return places
     published = published_orders()
     if order not in published:
         known = ["shuffled", "natural", *published, "FILE.json"]
@@ -57,13 +63,3 @@ def _read_order(order: str, count: int) -> list[int]:
             f"class_order={order} exists for {published[order]} classes; this stream has {count}."
         )
     return json.loads((ORDERS / f"{order}-{count}.json").read_text())
-
-
-def _checked(file: Path) -> list[int]:
-    try:
-        places = json.loads(read_file(file, MAX_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"Cannot read {file} as a JSON list: {error}.") from error
-    if not isinstance(places, list) or not all(type(place) is int for place in places):
-        raise UserError(f"{file} must hold a list of numbers.")
-    return places

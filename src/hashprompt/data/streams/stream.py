@@ -1,5 +1,6 @@
 """A stream of tasks, cut from a source: which classes or domains arrive when."""
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -29,7 +30,7 @@ class TaskData:
 
 @dataclass(frozen=True)
 class Stream:
-    """Tasks in order, and what identifies them."""
+    """Tasks in order, with their names and fingerprint."""
 
     name: str
     scenario: Scenario
@@ -50,16 +51,16 @@ class Stream:
 
     @property
     def stages(self) -> tuple[TaskData, ...]:
-        """What accuracy is told of: the tasks, also where they are learned as one."""
+        """The tasks that are evaluated, also if they are learned as one."""
         return self.joint_of or self.tasks
 
     def stage_of(self, task: int) -> int:
-        """The stage that is reached when a task is learned."""
+        """The stage after a task."""
         return task + len(self.stages) - len(self.tasks)
 
 
 def joint(stream: Stream) -> Stream:
-    """All tasks learned as one, and tested as they are."""
+    """All tasks learned as one, and tested separately."""
     train = concatenate([task.train for task in stream.tasks])
     classes = tuple(sorted({c for task in stream.tasks for c in task.classes}))
     merged = TaskData(0, classes, train, stream.tasks[0].test)
@@ -67,20 +68,21 @@ def joint(stream: Stream) -> Stream:
 
 
 def load_stream(name: str, options: StreamOptions, seed: int, track: Track = untracked) -> Stream:
-    """Load a source by name and cut it into tasks; `track` shows how far reading files is."""
+    """Load a source by name and cut it into tasks; `track` shows the progress of reading."""
     return cut_source(load_source(name, options, track), name, options, seed)
 
 
 def cut_source(source: ImageSource, name: str, options: StreamOptions, seed: int) -> Stream:
-    """Cut a source into tasks; `name` is what the user called it."""
+    """Cut a source into tasks; `name` is the stream's name in messages."""
     _check(source)
     fingerprint = source.fingerprint or tensor_hash(
         source.name, *(t for s in (source.train, source.test) for t in (s.images, s.labels))
     )
     if options.holdout:
         source = _without_test(source, options.holdout)
-    source = _ordered_domains(source, options, seed)
-    order = _class_order(source, options, seed)
+    order_seed = options.order_seed if options.order_seed is not None else seed
+    source = _ordered_domains(source, options.domain_order, order_seed)
+    order = _class_order(source, options, order_seed)
     train = _relabel(_limit(source.train, options.train_per_class), order)
     test = _relabel(_limit(source.test, options.test_per_class), order)
     if source.domain_names:
@@ -114,44 +116,46 @@ def _check(source: ImageSource) -> None:
             f"Stream `{source.name}` is empty: {len(source.train)} training and "
             f"{len(source.test)} test images. Both are needed."
         )
-    never = set(source.test.labels.tolist()) - set(source.train.labels.tolist())
-    if never:
-        names = ", ".join(source.class_names[c] for c in sorted(never)[:5])
+    untrained = set(source.test.labels.tolist()) - set(source.train.labels.tolist())
+    if untrained:
+        names = ", ".join(source.class_names[c] for c in sorted(untrained)[:5])
         raise UserError(
             f"Classes in the test images but not in the training images: {names}. Add training "
             "images of them or leave out their test images."
         )
-    if source.train.domains is not None:
-        _check_domains(source, source.train.domains)
-
-
-def _check_domains(source: ImageSource, domains: Tensor) -> None:
-    """Every domain must show every class, or a method could not describe it."""
-    there = set(zip(domains.tolist(), source.train.labels.tolist(), strict=True))
-    for d, domain in enumerate(source.domain_names):
-        for c in torch.unique(source.train.labels).tolist():
-            if (d, c) not in there:
-                raise UserError(
-                    f"Domain `{domain}` has no training images of class `{source.class_names[c]}`. "
-                    "Every domain must show every class; add images or leave out the class."
-                )
+    if source.train.domains is None:
+        return
+    # Every domain must show every class, or a method could not describe it.
+    shown = set(zip(source.train.domains.tolist(), source.train.labels.tolist(), strict=True))
+    classes = torch.unique(source.train.labels).tolist()
+    for d, c in itertools.product(range(len(source.domain_names)), classes):
+        if (d, c) not in shown:
+            raise UserError(
+                f"Domain `{source.domain_names[d]}` has no training images of class "
+                f"`{source.class_names[c]}`. Add images or leave out the class."
+            )
 
 
 def _without_test(source: ImageSource, share: float) -> ImageSource:
-    """Part of the training images in the place of the test images."""
+    """The source with part of its training images in place of the test images."""
     if source.shared_test:
         return _without_last_domains(source, share)
-    train, test = _hold_out(source.train, share)
-    if not len(test):
+    train = source.train
+    held = torch.zeros(len(train), dtype=torch.bool)
+    for rows in _rows_by_class(train):  # the last share of each class
+        # At least one image on each side; the image of a class of one stays in training.
+        count = min(len(rows) - 1, max(1, round(share * len(rows))))
+        held[rows[len(rows) - count :]] = True
+    if not held.any():
         raise UserError(
             "holdout needs classes of two or more training images; here each has one. Use "
             "holdout=0."
         )
-    return replace(source, train=train, test=test)
+    return replace(source, train=train.select(~held), test=train.select(held))
 
 
 def _without_last_domains(source: ImageSource, share: float) -> ImageSource:
-    """Whole domains are held out: neighbouring frames of one film would give it all away."""
+    """Hold out whole domains: neighbouring frames of one film are nearly equal."""
     assert source.train.domains is not None
     count = len(source.domain_names)
     kept = count - max(1, round(share * count))
@@ -166,37 +170,33 @@ def _without_last_domains(source: ImageSource, share: float) -> ImageSource:
     )
 
 
-def _ordered_domains(source: ImageSource, options: StreamOptions, seed: int) -> ImageSource:
-    if not source.domain_names or options.domain_order == "natural":
+def _ordered_domains(source: ImageSource, order: str, seed: int) -> ImageSource:
+    given = order == "natural" or (order.startswith("ni-run-") and source.name == "core50")
+    if not source.domain_names or given:
         return source
-    if options.domain_order.startswith("ni-run-") and source.name == "core50":
-        return source  # in the order of its lists already
-    if options.domain_order != "shuffled":
+    if order != "shuffled":
         raise UserError(
-            f"domain_order={options.domain_order}: expected natural or shuffled, or for core50 "
-            "ni-run-0 … ni-run-9."
+            f"domain_order={order}: expected natural, shuffled, or for core50 ni-run-0 … ni-run-9."
         )
-    chosen = options.order_seed if options.order_seed is not None else seed
-    generator = torch.Generator().manual_seed(chosen)
-    order = torch.randperm(len(source.domain_names), generator=generator)
-    place = order.argsort()  # domain -> when it arrives
-
-    def moved(table: ImageTable) -> ImageTable:
-        return table if table.domains is None else replace(table, domains=place[table.domains])
-
-    names = tuple(source.domain_names[d] for d in order.tolist())
-    return replace(source, train=moved(source.train), test=moved(source.test), domain_names=names)
+    generator = torch.Generator().manual_seed(seed)
+    arrival = torch.randperm(len(source.domain_names), generator=generator)
+    place = arrival.argsort()  # domain -> when it arrives
+    train, test = (
+        t if t.domains is None else replace(t, domains=place[t.domains])
+        for t in (source.train, source.test)
+    )
+    names = tuple(source.domain_names[d] for d in arrival.tolist())
+    return replace(source, train=train, test=test, domain_names=names)
 
 
 def _class_order(source: ImageSource, options: StreamOptions, seed: int) -> Tensor:
     present = torch.unique(source.train.labels)
     if source.domain_names:
-        order = present  # classes are all there from the first task on
-    elif source.task_of:  # the data set says what arrives when
+        order = present  # all classes are there from the first task on
+    elif source.task_of:  # the data set decides
         order = present[torch.tensor(source.task_of)[present].argsort(stable=True)]
     else:
-        chosen = options.order_seed if options.order_seed is not None else seed
-        order = order_classes(present, options.class_order, chosen)
+        order = order_classes(present, options.class_order, seed)
     if options.classes is not None and options.classes > len(order):
         raise UserError(f"classes={options.classes}, but the stream has {len(order)} classes.")
     return order[: options.classes]
@@ -217,28 +217,22 @@ def _chunks(source: ImageSource, options: StreamOptions, order: Tensor) -> list[
             f"{count} tasks of at least one class each, but only {len(order)} classes. Use tasks="
             f"{len(order)} or fewer."
         )
-    return list(ids.tensor_split(count))  # as equal as can be
+    return list(ids.tensor_split(count))  # as equal as possible
+
+
+def _rows_by_class(table: ImageTable) -> list[Tensor]:
+    """Rows of each class (in each domain), in the order of the table."""
+    groups = table.labels
+    if table.domains is not None:
+        groups = table.domains * MANY + table.labels
+    return [(groups == group).nonzero()[:, 0] for group in torch.unique(groups)]
 
 
 def _limit(table: ImageTable, per_class: int | None) -> ImageTable:
     """The first `per_class` images of each class (and domain), in the order of the table."""
     if per_class is None:
         return table
-    groups = table.labels if table.domains is None else table.domains * MANY + table.labels
-    keep = torch.cat([(groups == g).nonzero()[:per_class, 0] for g in torch.unique(groups)])
-    return table.select(keep.sort().values)
-
-
-def _hold_out(train: ImageTable, share: float) -> tuple[ImageTable, ImageTable]:
-    """Split training images: the last share of each class is held out."""
-    groups = train.labels if train.domains is None else train.domains * MANY + train.labels
-    held = torch.zeros(len(train), dtype=torch.bool)
-    for group in torch.unique(groups):
-        rows = (groups == group).nonzero()[:, 0]
-        # One image at least for each side; a class of a single image stays in training.
-        count = min(len(rows) - 1, max(1, round(share * len(rows))))
-        held[rows[len(rows) - count :]] = True
-    return train.select(~held), train.select(held)
+    return table.select(torch.cat([rows[:per_class] for rows in _rows_by_class(table)]).sort()[0])
 
 
 def _relabel(table: ImageTable, order: Tensor) -> ImageTable:
@@ -251,13 +245,13 @@ def _relabel(table: ImageTable, order: Tensor) -> ImageTable:
 
 
 def _by_class(chunks: list[Tensor], train: ImageTable, test: ImageTable) -> tuple[TaskData, ...]:
-    tasks = []
-    for index, chunk in enumerate(chunks):
-        rows = [torch.isin(table.labels, chunk) for table in (train, test)]
-        tasks.append(
-            TaskData(index, tuple(chunk.tolist()), train.select(rows[0]), test.select(rows[1]))
-        )
-    return tuple(tasks)
+    def of(table: ImageTable, chunk: Tensor) -> ImageTable:
+        return table.select(torch.isin(table.labels, chunk))
+
+    return tuple(
+        TaskData(index, tuple(chunk.tolist()), of(train, chunk), of(test, chunk))
+        for index, chunk in enumerate(chunks)
+    )
 
 
 def _by_domain(

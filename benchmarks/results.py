@@ -8,7 +8,8 @@ A page holds `<!-- table: SOURCE WHAT -->`, the table, and `<!-- end of table --
 
     table: GRID COLUMN, COLUMN …              all rows of benchmarks/grids/GRID.yaml
     table: GRID COLUMN … of ROW; ROW …        some rows, in this order
-    table: paper T7, T8 at nano               tables of the paper at a scale
+    table: paper T7, T8 at nano by FAA        tables of the paper at some scales, some metrics
+    table: family photos and glyphs           all systems on two streams
     table: claims verdicts                    verdicts on the claims of the paper
     table: FILE seconds                       accuracy and seconds of own photos (instant.py)
     table: FILE learns                        accuracy after each session (months.py)
@@ -111,7 +112,7 @@ def grid_table(grid: str, what: str) -> str:
     columns, rows = [name.strip() for name in listed.split(",")], results_of(grid)
     if chosen:
         rows = {name.strip(): rows[name.strip()] for name in chosen.split(";")}
-    has_seeds = any(len(results) > 1 for results in rows.values())
+    has_seeds = len({len(results) for results in rows.values() if results}) > 1
     lines = [
         [
             markdown_text(name),
@@ -219,16 +220,45 @@ def verdicts(file: str, what: str) -> str:
 
 
 def paper_tables(file: str, what: str) -> str:
-    """Tables of the paper beside the results at a scale."""
-    names, _, scale = what.partition(" at ")
+    """Values of the paper, where it has some, next to the results at some scales."""
+    names, _, rest = what.partition(" at ")
+    scales, _, metrics = rest.partition(" by ")
     parts = []
     for experiment in map(find_experiment, names.split(", ")):
+        tables = {
+            table.place.scale: table
+            for table in tables_of(experiment, paper_results())
+            if table.place and table.data_set == experiment.sets[0]
+        }
+        tables = {scale: tables[scale] for scale in scales.split(", ")}
+        header, rows = [*experiment.header], [[*(r.labels or [r.name])] for r in experiment.rows]
+        for column in experiment.columns:
+            if column.set == experiment.sets[0] and column.metric in metrics.split(", "):
+                cells = [[t.cells(r, column) for t in tables.values()] for r in experiment.rows]
+                has_paper = any(row.paper for row in experiment.rows)
+                header += [f"{column.metric}, paper"] * has_paper
+                header += [f"{column.metric}, {scale}" for scale in tables]
+                for line, found_cells in zip(rows, cells, strict=True):
+                    line += [found_cells[0][0]] * has_paper + [each[1] for each in found_cells]
         title = f"**{experiment.name}** {markdown_text(experiment.title)}"
-        found = tables_of(experiment, paper_results())
-        shown = (table for table in found if table.place and table.place.scale == scale)
-        tables = (table.table(with_differences=False) for table in shown)
-        parts += [f"{title}\n\n{table.to_markdown().rstrip()}\n" for table in tables]
+        parts.append(f"{title}\n\n{markdown(header, rows)}")
     return "\n".join(parts)
+
+
+def family(file: str, what: str) -> str:
+    """All systems on photos and on glyphs."""
+    photos, glyphs = results_of("family-real"), results_of("family-embedded")
+    columns = [("FAA", photos), ("FM", photos), ("trained passes", photos), ("FAA", glyphs)]
+    header = [f"{name}, {'photos' if found is photos else 'glyphs'}" for name, found in columns]
+    lines = [
+        [
+            markdown_text(name),
+            *(cell_text(c, found[name]) if found.get(name) else "–" for c, found in columns),
+        ]
+        for name in dict.fromkeys([*glyphs, *photos])
+        if photos.get(name) or glyphs.get(name)
+    ]
+    return markdown(["row", *header], lines)
 
 
 TABLES: dict[str, Callable[[str, str], str]] = {
@@ -236,6 +266,7 @@ TABLES: dict[str, Callable[[str, str], str]] = {
     "learns": learns_table,
     "rules": rules_table,
     "verdicts": verdicts,
+    "photos and glyphs": family,
 }
 
 

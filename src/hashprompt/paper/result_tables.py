@@ -25,22 +25,21 @@ class PaperTable:
     place: Place | None
     results: Results
 
-    def table(self, with_differences: bool = True) -> TextTable:
+    def table(self) -> TextTable:
         """The paper's values, ours with the number of runs, and their differences."""
         columns = [column for column in self.experiment.columns if column.set == self.data_set]
         header = list(self.experiment.header)
         rows = [list(row.labels or [row.name]) for row in self.experiment.rows]
         for column in columns:
-            shown = 3 if with_differences else 2
-            header += [f"{column.metric}, paper", "ours (n)", "difference"][:shown]
+            header += [f"{column.metric}, paper", "ours (n)", "difference"]
             for row, cells in zip(self.experiment.rows, rows, strict=True):
-                cells += self._cells(row, column)[:shown]
+                cells += self.cells(row, column)
         where = NOT_RUN if self.place is None else self.results.name(self.place)
         is_own = self.place is None or self.place.scale == "full"
         title = f"{self.data_set}, {where}" if is_own else f"{where}, instead of {self.data_set}"
         return TextTable(title, header, rows)
 
-    def _cells(self, row: PaperRow, column: Column) -> list[str]:
+    def cells(self, row: PaperRow, column: Column) -> list[str]:
         """The paper's value, ours, and the difference."""
         value, runs = self.experiment.value(row, column), self.runs(row)
         marks = self.experiment.marks_on(row, column)

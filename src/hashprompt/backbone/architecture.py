@@ -110,7 +110,7 @@ def _as_plain(vit: "VisionTransformer") -> "ViT":
 
 def check_supported(vit: Any) -> None:
     """Refuse models of timm for which `Backbone` would silently compute something else."""
-    from timm.layers import Attention
+    from timm.layers.attention import Attention
     from timm.models.vision_transformer import VisionTransformer
 
     def is_standard(block: Any) -> bool:

@@ -16,6 +16,7 @@ from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.base import Method
 from hashprompt.methods.registry import find_method
 from hashprompt.runs import benchmark
+from hashprompt.runs.plan import make_plan
 
 STREAMS = {
     "class": ("digits", {"tasks": 3, "classes": 6}),
@@ -118,7 +119,7 @@ class Example:
         epochs = {name: 2 for name in known if name.endswith("epochs")}
         decay = {name: value for name, value in DECAY.items() if name in known}
         chosen = {**small, **QUICK, **epochs, **decay, **kept, **(options or {})}
-        self.plan = benchmark.make_plan(method, stream, "nano", 0, preset, chosen)
+        self.plan = make_plan(method, stream, "nano", 0, preset, chosen)
         loaded = benchmark.prepare(self.plan)
         self.stream, self.backbone, self.fabric = loaded.stream, loaded.backbone, loaded.fabric
         self.vit_before = weights_hash(self.backbone.model.vit)

@@ -8,6 +8,7 @@ from pathlib import Path
 from hashprompt.paper.data import Column, Experiment, PaperRow, experiments, mark_number
 from hashprompt.paper.grids import Place
 from hashprompt.paper.results import Results, RunsOfRow
+from hashprompt.report import ResultData
 from hashprompt.report.compare import Run, differing_fields
 from hashprompt.report.measures import MEASURES
 from hashprompt.report.text_table import Stat, TextTable
@@ -106,7 +107,7 @@ def progress_table(results: Results) -> TextTable:
     return TextTable("Rows with runs", header, body)
 
 
-def _departures(ran: list[tuple[str, list[dict]]]) -> Iterator[str]:
+def _departures(ran: list[tuple[str, list[ResultData]]]) -> Iterator[str]:
     """Rows with another protocol than the first, stored images, legacy switches."""
     rows = [(name, [Run(Path(name), result) for result in found]) for name, found in ran]
     first_name, first = rows[0]

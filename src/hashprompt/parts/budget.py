@@ -32,7 +32,7 @@ class MemoryGuard(TorchDispatchMode):
     """
 
     def __init__(self, what: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # of torch
         self._what, self._numbers = what, 0
 
     @classmethod
@@ -41,7 +41,11 @@ class MemoryGuard(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         for argument, value in zip(func._schema.arguments, args, strict=False):
             if argument.name == "size":

@@ -1,6 +1,7 @@
 """How sure is it, and has it seen the like: numbers that hold on photos it did not learn from."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,7 +51,7 @@ def calibration_error(logits: Tensor, labels: Tensor, temperature: Tensor | floa
     return 100 * sum(gaps)
 
 
-def calibrate(logits: Tensor, labels: Tensor, before: float | None) -> tuple[float, dict]:
+def calibrate(logits: Tensor, labels: Tensor, before: float | None) -> tuple[float, dict[str, Any]]:
     """The temperature of a version and how good it is.
 
     Args:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from hashprompt.data.reading.threads import Budget
 from hashprompt.errors import UserError
@@ -196,7 +196,7 @@ def _as_unreadable(file: ImageFile) -> Iterator[None]:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
             reason = f"too many pixels; at most {MAX_PIXELS:,} are read"
-        elif isinstance(error, Image.UnidentifiedImageError):
+        elif isinstance(error, UnidentifiedImageError):
             reason = f"it is no image, or not one of {', '.join(FORMATS)}"
         raise UnreadableImage(file, reason.rstrip(".")) from error
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, TaskView, learning_rate_factor
 from hashprompt.methods.frames.options import FirstSessionConfig
-from hashprompt.methods.phase import Optimizer
+from hashprompt.methods.kinds import Optimizer
 from hashprompt.parts.cosine import CosineHead
 from hashprompt.parts.heads import GrowingLinear
 

@@ -15,7 +15,7 @@ from hashprompt.methods.base import Phase, Prediction, TaskView
 from hashprompt.methods.frames.first_session import FirstSession
 from hashprompt.methods.fsa.config import FsaConfig
 from hashprompt.methods.fsa.linear_discriminant import LinearDiscriminant
-from hashprompt.methods.phase import Optimizer
+from hashprompt.methods.kinds import Optimizer
 from hashprompt.parts.heads import GrowingLinear
 from hashprompt.parts.trained_weights import TrainedWeights
 

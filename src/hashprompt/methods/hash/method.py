@@ -22,7 +22,7 @@ from hashprompt.methods.hash.history import UsageHistory, most_used, penalty, up
 from hashprompt.methods.hash.pool import PromptPool
 from hashprompt.methods.hash.router import Routers, Routing, choose
 from hashprompt.methods.hash.routing_report import RoutingMeter, describe_routing
-from hashprompt.methods.phase import Optimizer
+from hashprompt.methods.kinds import Optimizer
 from hashprompt.parts.growing import grow_buffer
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from hashprompt.data.reading.entries import Entry
-from hashprompt.data.reading.folders import list_folder, subfolders, walk_classes
+from hashprompt.data.reading.folders import Entry, list_folder, subfolders, walk_classes
 from hashprompt.data.reading.lists import listed_entries
 from hashprompt.errors import UserError
 from hashprompt.photos.inputs.image_files import as_image_file, local_path, uint8_array

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import torch
 
-from hashprompt.data.reading.entries import Entry, divided
+from hashprompt.data.reading.entries import divided
+from hashprompt.data.reading.folders import Entry
 from hashprompt.data.reading.image_stores import Photos, open_photos
 from hashprompt.data.reading.options import ReadOptions
 from hashprompt.data.reading.threads import in_threads

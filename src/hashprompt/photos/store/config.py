@@ -15,7 +15,7 @@ from hashprompt.backbone.hub import timm_file
 from hashprompt.backbone.preprocessing import LoadedBackbone
 from hashprompt.backbone.weights import load_backbone
 from hashprompt.data.reading.image_stores import PhotoBatch
-from hashprompt.data.streams.stream import Stream
+from hashprompt.data.streams.stream import Stream, TaskData
 from hashprompt.data.transforms.views import Views
 from hashprompt.engine.devices import autocast, single_device
 from hashprompt.engine.seeding import seed_everything
@@ -184,6 +184,6 @@ def find_backbone(folder: Path, recorded: Mapping[str, Any]) -> str:
     )
 
 
-def photo_stream(tasks: tuple) -> Stream:
+def photo_stream(tasks: tuple[TaskData, ...]) -> Stream:
     """Photos as a stream: nothing else about them decides a number."""
     return Stream("photos", "class", tasks, (), (), (), "", flip=True)

@@ -298,17 +298,3 @@ def test_every_photo_of_a_table_goes_through_the_door(tmp_path: Path, hostile: P
             read_image(EncodedRow([{"image": cell}], 0, "image", "train"))
     with pytest.raises(UnreadableImage):
         read_image(EncodedRow([{"image": None}], 0, "image", "train"))
-
-
-@pytest.mark.parametrize("suffix", ["tif", "jpg"])
-def test_a_turned_photo_is_not_squeezed(suffix: str, tmp_path: Path) -> None:
-    """The left half is white; turned by a quarter, the upper one is."""
-    pixels = np.zeros((20, 40, 3), np.uint8)
-    pixels[:, :20] = 255
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.fromarray(pixels).save(tmp_path / f"x.{suffix}", exif=exif)
-    image = read_image(tmp_path / f"x.{suffix}")
-    assert image_size(tmp_path / f"x.{suffix}") == image.shape[1:] == (40, 20)
-    assert image[:, :19].min() > 250
-    assert image[:, 21:].max() < 5

@@ -1,8 +1,5 @@
 """Any file that may lie in a folder of photos comes out as RGB or with a reason."""
 
-import struct
-import zlib
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -78,16 +75,19 @@ def test_of_an_animation_the_first_frame_is_taken(tmp_path: Path) -> None:
     assert rgb(tmp_path / "a.gif")[2, 2].tolist() == [255, 0, 0]
 
 
-@pytest.mark.parametrize("upright", [True, False])
-def test_a_photo_is_turned_as_the_camera_was_held(upright: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("suffix", "upright"), [("jpg", True), ("jpg", False), ("tif", True)])
+def test_a_photo_is_turned_as_the_camera_was_held(
+    suffix: str, upright: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / f"a.{suffix}"
     pixels = np.zeros((16, 32, 3), dtype=np.uint8)
     pixels[:8, :8] = 255  # a white corner, top left as stored
     exif = Image.Exif()
     exif[images.TURN_TAG] = 6  # stored top row is the right side
-    Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif, quality=100)
-    found = read_image(tmp_path / "a.jpg", upright=upright)
+    Image.fromarray(pixels).save(path, exif=exif, quality=100)
+    found = read_image(path, upright=upright)
     assert found.shape == ((3, 32, 16) if upright else (3, 16, 32))
-    assert image_size(tmp_path / "a.jpg", upright=upright) == tuple(found.shape[1:])
+    assert image_size(path, upright=upright) == tuple(found.shape[1:])
     corner = found[0, 2, -3] if upright else found[0, 2, 2]
     assert corner > 240
 
@@ -107,28 +107,20 @@ def test_a_short_side_is_reduced_but_never_enlarged(
     assert (rows - expected).abs().max() < 6
 
 
-def test_anything_that_gives_bytes_can_be_read() -> None:
-    class Row:
-        def read_bytes(self) -> bytes:
-            out = BytesIO()
-            Image.new("RGB", (3, 2), "red").save(out, "PNG")
-            return out.getvalue()
-
-    assert read_image(Row()).shape == (3, 2, 3)
-    assert image_size(Row()) == (2, 3)
-
-
 # What is not. ------------------------------------------------------------------------------
 
 
-def test_an_empty_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.jpg").touch()
-    assert reason(tmp_path / "a.jpg") == "it is empty (0 bytes)"
-
-
-def test_text_with_the_name_of_an_image_is_no_image(tmp_path: Path) -> None:
-    (tmp_path / "a.jpg").write_text("dear diary")
-    assert "no image, or not one of JPEG, PNG" in reason(tmp_path / "a.jpg")
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "it is empty (0 bytes)"),
+        (b"dear diary", "no image, or not one of JPEG, PNG"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "no image"),  # starts a program
+    ],
+)
+def test_what_is_no_image_is_refused(content: bytes, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(content)
+    assert expected in reason(tmp_path / "a.jpg")
 
 
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".gif", ".bmp"])
@@ -138,28 +130,6 @@ def test_a_truncated_image_is_not_half_read(suffix: str, tmp_path: Path) -> None
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     assert reason(path)
-
-
-def test_a_huge_image_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
-
-    for name, side in (("large.png", 10_000), ("bomb.png", 40_000)):
-        header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-        png = (
-            b"\x89PNG\r\n\x1a\n"
-            + chunk(b"IHDR", header)
-            + chunk(b"IDAT", b"")
-            + chunk(b"IEND", b"")
-        )
-        (tmp_path / name).write_bytes(png)
-        assert "at most 89,478,485 are read" in reason(tmp_path / name)
-
-
-def test_a_format_that_starts_programs_is_not_tried(tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
-    assert "no image" in reason(tmp_path / "a.png")
 
 
 def test_numbers_that_are_no_colours_are_refused(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Whole runs on image files: from disk as from memory, with one test set, resumed."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -144,22 +143,6 @@ def test_folders_are_found_again_from_another_place(
     monkeypatch.chdir(tmp_path)
     result = quickly(planned.stream, tasks=2)
     assert result.folder == Path("runs/gaussian-head-striped-0")
-
-
-def test_resume_notices_other_images(photos: Path, tmp_path: Path) -> None:
-    result = quickly(f"folders:{photos}", out=tmp_path / "out", tasks=2)
-    (result.folder / "result.json").unlink()
-    config = json.loads((result.folder / "config.json").read_text())
-    assert config["options"]["memory_gb"] == 4.0
-    benchmark.resume(result.folder, quiet=True)
-    (result.folder / "result.json").unlink()
-    extra = photos / "train" / "class 0" / "extra.png"
-    extra.write_bytes((photos / "train" / "class 0" / "0.png").read_bytes())
-    try:
-        with pytest.raises(benchmark.UserError, match="fingerprint is"):
-            benchmark.resume(result.folder, quiet=True)
-    finally:
-        extra.unlink()
 
 
 @pytest.mark.parametrize("memory_gb", [1, 0])

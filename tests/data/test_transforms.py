@@ -63,34 +63,6 @@ def test_the_clean_view_of_an_image_at_size_is_its_normalisation() -> None:
         assert torch.equal(clean[:, channel], expected)
 
 
-@pytest.mark.parametrize(("height", "width", "top", "left"), [(32, 64, 0, 16), (50, 32, 9, 0)])
-def test_the_clean_view_is_the_middle_of_an_oblong_image(
-    height: int, width: int, top: int, left: int
-) -> None:
-    images = torch.randint(0, 256, (2, 3, height, width), dtype=torch.uint8)
-    middle = images[..., top : top + SIZE, left : left + SIZE]
-    assert torch.equal(views().clean(images), views().clean(middle))
-
-
-def test_center_keeps_that_share_of_the_image() -> None:
-    images = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
-    half = views(center=0.5).clean(images)  # resized to 32 / 0.5 = 64: not at all
-    assert torch.equal(half, views().clean(images[..., 16:48, 16:48]))
-
-
-def test_a_larger_image_is_averaged_not_sampled() -> None:
-    fine = torch.zeros(1, 3, 128, 128, dtype=torch.uint8)
-    fine[..., 1::4] = fine[..., 2::4] = 200  # the middle two of the four under each new pixel
-    assert (levels(views().clean(fine)) - 100).abs()[..., 2:-2].max() < 2
-
-
-def test_resizing_keeps_places() -> None:
-    small = levels(views().clean(ramps(1, 64, 64))) / STEP  # pixel j covers 2j and 2j + 1
-    expected = 2 * torch.arange(SIZE) + 0.5
-    assert torch.allclose(small[0, 0, 9, 3:-3], expected[3:-3], atol=0.05)
-    assert torch.allclose(small[0, 1, 3:-3, 9], expected[3:-3], atol=0.05)
-
-
 def test_resizing_never_leaves_the_range_of_pixels() -> None:
     edges = 255 * torch.randint(0, 2, (2, 3, 16, 16), dtype=torch.uint8)  # bicubic overshoots
     out = levels(views().clean(edges))

@@ -21,39 +21,11 @@ from hashprompt import ContinualClassifier
 from hashprompt.runs import benchmark
 from hashprompt.storage.json_files import json_sha256
 
-NAMES_OF_STRANGERS = [
-    *strange_names.NAMES.values(),
-    *(
-        "café",
-        "cafe\u0301",
-        "日本語",
-        "-rf",
-        "..",
-        "con",
-        "a" * 200,
-        "%s%n",
-        "{{ 7 * 7 }}",
-        "\u200b",
-    ),
-]
+ODD_NAMES = ("café", "cafe\u0301", "日本語", "-rf", "..", "con", "a" * 200, "%s%n", "{{ 7 * 7 }}")
+NAMES_OF_STRANGERS = [*strange_names.NAMES.values(), *ODD_NAMES, "\u200b"]
+NUMBERS = (0, -1, 1, 2**31, 2**63, 2**64, -(2**70), 10**400, 0.0, -0.5, 1e308, 1e-320)
 VALUES: list[Any] = [
-    *(
-        None,
-        True,
-        False,
-        0,
-        -1,
-        1,
-        2**31,
-        2**63,
-        2**64,
-        -(2**70),
-        10**400,
-        0.0,
-        -0.5,
-        1e308,
-        1e-320,
-    ),
+    *(None, True, False, *NUMBERS),
     *("", "nan", "Infinity", "../../../etc/passwd", "/dev/zero", "x" * 10_000, "0", "1e9"),
     *([], {}, [[]], [None], [[[[[[[[[[[]]]]]]]]]]], {"": {"": {}}}, [1, "a", None], [[1, 2], [3]]),
     *NAMES_OF_STRANGERS,

@@ -604,5 +604,5 @@ def test_a_run_is_not_resumed_on_other_data(
     np.savez(data, **arrays)
     outcome = cli("resume", out)
     assert outcome.code == 1
-    assert f"Cannot resume {out}: fingerprint is" in outcome.said
+    assert f"Cannot resume {out}: fingerprint was" in outcome.said
     assert "Restore the original data or weights" in outcome.said

@@ -24,7 +24,7 @@ PUBLISHED = re.compile(r"^    '([a-z]\w*\.\w+)':", re.MULTILINE)  # keys of timm
 def available_backbones() -> dict[str, str]:
     """Backbones by name, with a sentence each and where their files are, for listings."""
     return {
-        NANO: "embedded: 6 blocks, width 128, 32 px, pretrained on drawings; a toy, no download",
+        NANO: "embedded toy: 6 blocks, width 128, 32 px, pretrained on synthetic glyphs",
         **dict(describe()),
         **cached_models(),
         "TIMM_NAME": "any timm ViT with a class token, with its tag; downloaded from its hub",

@@ -68,7 +68,7 @@ class Backbone(nn.Module):
 
     Args:
         vit: a `PlainViT`, or a timm ``VisionTransformer`` whose layers have the same names and
-            meaning (see `architecture.check_supported`), with registers or norms beside them.
+            meaning (see `architecture.check_supported`), with additional registers or norms.
     """
 
     def __init__(self, vit: Any) -> None:
@@ -117,10 +117,10 @@ class Backbone(nn.Module):
 
         Args:
             tokens: (B, N, D) from :meth:`embed`.
-            inject: prompts of these images; None is the plain pass.
+            inject: prompts of these images; None: the frozen forward pass.
             norm: whether the final norm is applied.
             read: `cls`, the mean of the extra `tokens` that reached the end, or `all` tokens.
-            blocks: those to go through, when the others come in a call of their own; None: all.
+            blocks: those to go through, when the others come in a separate call; None: all.
                 A pass counts where the first block is.
 
         Returns:

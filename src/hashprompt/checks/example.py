@@ -102,7 +102,7 @@ class Example:
         method: a registered name.
         preset: of its options.
         scenario: new classes, or the same classes in new surroundings.
-        options: beside those that make it small.
+        options: in addition to those that make it small.
     """
 
     def __init__(
@@ -184,8 +184,8 @@ class _Widths(Callback):
 
 
 def decisive(save: SavedState) -> dict[str, Any]:
-    """What must not depend on interruptions: all but the clock, and plain passes, which the
-    cache on disk may save."""
+    """Everything that interruptions must not change: not the clock, nor frozen forward passes,
+    which the cache on disk may save."""
     log = save.state["log"]
     kept = {name: log[name] for name in ("accuracy", "after_task", "diagnostics")}
     passes = {k: v for k, v in save.state["passes"].items() if k != "plain"}

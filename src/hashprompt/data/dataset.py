@@ -15,7 +15,7 @@ class ImageTable:
     """Images with labels, and domains where there are any.
 
     Args:
-        images: (N, 3, H, W) uint8, or N photos of their own sizes.
+        images: (N, 3, H, W) uint8, or N photos of different sizes.
         labels: (N,) int64 class ids.
         domains: (N,) int64 domain ids, for domain-incremental sources only.
     """

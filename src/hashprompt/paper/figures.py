@@ -1,4 +1,4 @@
-"""The figures of the paper from our runs, and two of our own.
+"""The figures of the paper from our runs, and two others.
 
 A function returns None if a place has no runs for it.
 """

@@ -199,7 +199,7 @@ def compare_results(
 
 
 def _check_protocol(run: Run, earlier: list[Run], allow_mixed: bool) -> tuple[str, ...]:
-    """Fields in which a run differs from the first one, and from the first of its own seed."""
+    """Fields in which a run differs from the first one, and from the first with the same seed."""
     same_seed = [other for other in earlier if other.seeds == run.seeds]
     fields: dict[str, None] = {}
     for other in [*earlier[:1], *same_seed[:1]]:

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages from the templates beside this file."""
+"""Self-contained HTML pages from the templates in this folder."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What the JSON file beside a classifier that was exported to ONNX may hold."""
+"""What the JSON file next to an exported ONNX graph may hold."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -27,7 +27,7 @@ class ExportedPreprocessing(Schema):
 
 
 class ExportedAccuracy(Schema):
-    """How the model does on photos beside the classifier it was made of."""
+    """Accuracy of the model, and of the classifier it was exported from."""
 
     source: str
     photos: Count
@@ -59,7 +59,7 @@ class ExportedModel(Schema):
         if any(
             learn >= len(self.learns) or label >= len(self.classes) for learn, label in self.cells
         ):
-            raise ValueError("`cells` has a learn or a class that is not there")
+            raise ValueError("`cells` has a session or a class that does not exist")
         if self.integer_labels:
             for name in self.classes:
                 int(name)

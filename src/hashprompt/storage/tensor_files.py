@@ -55,7 +55,7 @@ def read_checkpoint(path: Path, harmless: list[Any]) -> Any:
     """The content of a file of `torch.save`, without running code.
 
     Args:
-        harmless: classes and functions that may be in it beside tensors.
+        harmless: classes and functions that it may contain in addition to tensors.
 
     Raises:
         UserError: if it becomes larger when it is read.

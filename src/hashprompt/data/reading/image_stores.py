@@ -26,7 +26,7 @@ MAX_LISTED = {"stop": 5, "skip": 100}  # unreadable files in a message, by the o
 
 
 class PhotoBatch(list[Tensor]):
-    """B images (3, h, w) uint8, each of its own size."""
+    """B images (3, h, w) uint8, of different sizes."""
 
     def to(self, device: torch.device | str) -> "PhotoBatch":
         return PhotoBatch(image.to(device, non_blocking=True) for image in self)

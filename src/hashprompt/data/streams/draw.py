@@ -188,7 +188,7 @@ def wobble(rng: Generator, points: Tensor, strength: float) -> Tensor:
 def ink(points: Tensor, width: Tensor) -> Tensor:
     """Darkness left by a round pen set down at each point, (B, SIZE, SIZE) in [0, 1].
 
-    A Gaussian spot is a product of its two axes, so a batch of drawings is one matrix product.
+    A Gaussian spot is a product of its two axes, so a batch of glyphs is one matrix product.
 
     Args:
         points: (B, P, 2) in [-1, 1].

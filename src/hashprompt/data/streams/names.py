@@ -8,8 +8,8 @@ from hashprompt.options import unknown
 
 DEMO = "glyphs-pairs"  # what is learned where no stream is named
 EMBEDDED = {
-    "glyphs-pairs": "drawn glyphs, the warm one of two counts, class-incremental, 10 tasks",
-    "glyphs": "one drawn glyph, which plain features know well, class-incremental, 10 tasks",
+    "glyphs-pairs": "two synthetic glyphs, the warm one is the label, class-incremental, 10 tasks",
+    "glyphs": "one synthetic glyph, easy for frozen features, class-incremental, 10 tasks",
     "glyphs-domains": "glyphs in several styles, domain-incremental",
     "digits": "scikit-learn's handwritten digits, class-incremental, 5 tasks",
 }

@@ -22,7 +22,7 @@ import numpy as np
 
 from hashprompt import ContinualClassifier
 from hashprompt.photos.inputs.predict_inputs import load_inputs
-from hashprompt.photos.sorting.answer_source import NoClasses
+from hashprompt.photos.predictor import FrozenFeatures
 
 EFFORTS = ("instant", "quick", "normal", "best")
 REGULARISATION = (0.01, 0.1, 1.0, 10.0)
@@ -62,15 +62,17 @@ def learn(
         "seconds": round(seconds, 2),
         "first_answer_seconds": classifier.history()[0]["seconds"],
         "accuracy": round(100 * float(np.mean(right)), 2),
-        "trained": sum(not one.changes.info["is_look"] for one in done),  # learns that kept it
+        "trained": sum(not one.changes.info["frozen_fit"] for one in done),  # learns that kept it
         "training": [one.training for one in done],
     }
 
 
-def features(backbone: NoClasses, photos: Photos) -> np.ndarray:
+def features(backbone: FrozenFeatures, photos: Photos) -> np.ndarray:
     """Plain features (N, D)."""
     inputs, _ = load_inputs([file for file, _ in photos], backbone.short_side)
-    return np.stack([np.asarray(plain) for _, plain in backbone.stream(inputs)])
+    return np.stack(
+        [np.asarray(plain) for _, plain in backbone.stream(inputs, 0.0, 32, lambda answer: True)]
+    )
 
 
 def regression(photos: Photos, test: Photos, options: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +82,7 @@ def regression(photos: Photos, test: Photos, options: dict[str, Any]) -> dict[st
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    backbone = NoClasses(options.get("backbone"), options.get("image_size"))
+    backbone = FrozenFeatures(options.get("backbone"), options.get("image_size"))
     started = time.perf_counter()
     known, labels = features(backbone, photos), [label for _, label in photos]
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))

@@ -56,14 +56,17 @@ def learn(photos: Photos, test: Photos, options: dict[str, Any], seed: int) -> l
     def told(looked: Any, held_out: Any) -> TrainingGain:
         gain = between(looked, held_out)
         asked = [pair for pair in test if pair[1] in known]
-        counts = {"tested": gain.tested, "right": gain.gained, "wrong": gain.lost}
+        counts = {"tested": gain.tested, "right": gain.fixed, "wrong": gain.broken}
         rows.append({**counts, "look": accuracy(classifier, asked)})
         return gain
 
     for part in np.array_split(sorted({label for _, label in photos}), 2):
         known.update(part)
         files, labels = map(list, zip(*(p for p in photos if p[1] in part), strict=True))
-        with patch.object(TrainingGain, "between", told), patch.object(TrainingGain, "pays", True):
+        with (
+            patch.object(TrainingGain, "between", told),
+            patch.object(TrainingGain, "is_kept", True),
+        ):
             classifier.learn(files, labels, report=False, quiet=True)
         rows[-1]["trained"] = accuracy(classifier, [pair for pair in test if pair[1] in known])
     return rows

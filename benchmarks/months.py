@@ -56,11 +56,11 @@ def main() -> None:
     classifier = ContinualClassifier.load(args.classifier)
     store = Store(args.classifier)
     versions = [store.version(row["version"]) for row in classifier.history()]
-    last = {version.info["source"]: version for version in versions}  # a learn's, after its look
+    last = {version.info["source"]: version for version in versions}  # of a session, after its fit
     learns = [
         {
             "learn": source,
-            "is_look": version.info["is_look"],
+            "is_look": version.info["frozen_fit"],
             "classes": len(version.info["classes"]),
             "bytes": sum(file.stat().st_size for file in version.folder.iterdir()),
             "accuracy": accuracies(store, version),

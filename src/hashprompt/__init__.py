@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
-    from hashprompt.photos import Answer, ContinualClassifier, Learned, OnnxClassifier
+    from hashprompt.photos import Answer, ContinualClassifier, LearnResult, OnnxClassifier
     from hashprompt.runs.benchmark import Result, load_result, resume, run
     from hashprompt.sweeps import sweep
 
 __all__ = [
     "Answer",
     "ContinualClassifier",
-    "Learned",
+    "LearnResult",
     "OnnxClassifier",
     "Result",
     "UserError",
@@ -26,7 +26,7 @@ __version__ = "0.1.0"
 _MODULES = {
     **dict.fromkeys(("Result", "load_result", "resume", "run"), "runs.benchmark"),
     "sweep": "sweeps",
-    **dict.fromkeys(("Answer", "ContinualClassifier", "Learned", "OnnxClassifier"), "photos"),
+    **dict.fromkeys(("Answer", "ContinualClassifier", "LearnResult", "OnnxClassifier"), "photos"),
 }
 
 

@@ -161,7 +161,7 @@ def test_importing_the_package_imports_nothing_heavy_and_shows_everything(tmp_pa
         f"print([n for n in ('pydantic', 'rich', 'yaml', *{HEAVY!r}) if n in sys.modules])"
     )
     shown, loaded = python("-c", code, cwd=tmp_path).splitlines()
-    for name in ("ContinualClassifier", "Answer", "Learned", "Result", "run", "resume"):
+    for name in ("ContinualClassifier", "Answer", "LearnResult", "Result", "run", "resume"):
         assert repr(name) in shown
     assert loaded == "[]"
 

@@ -27,7 +27,7 @@ def learn_and_answer(folder: Path, photos: list[Path]) -> tuple[list[str], list[
     for each in photos:
         classifier.learn(each, report=False, quiet=True)
     answers = classifier.predict(photos[0] / NAMES[0])
-    numbers = [[a.unknown, *(cell["distance"] for cell in a.reminds_of)] for a in answers]
+    numbers = [[a.unknown, *(cell["distance"] for cell in a.closest)] for a in answers]
     return [answer.label for answer in answers], numbers
 
 

@@ -8,7 +8,7 @@ from torch.distributions import MultivariateNormal
 
 from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.photos.calibration import (
-    FEWEST,
+    MIN_PHOTOS,
     STRANGE_RIDGE,
     UNCALIBRATED,
     Strangeness,
@@ -41,11 +41,11 @@ def test_calibration_error_by_hand() -> None:
 
 
 def test_few_photos_keep_the_temperature_there_was() -> None:
-    logits, labels = torch.randn(FEWEST - 1, 3), torch.zeros(FEWEST - 1, dtype=torch.int64)
+    logits, labels = torch.randn(MIN_PHOTOS - 1, 3), torch.zeros(MIN_PHOTOS - 1, dtype=torch.int64)
     assert calibrate(logits, labels, 2.5)[0] == 2.5
     assert calibrate(logits, labels, None) == (
         UNCALIBRATED,
-        {"images": FEWEST - 1, "fitted": False},
+        {"images": MIN_PHOTOS - 1, "fitted": False},
     )
 
 

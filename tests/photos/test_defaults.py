@@ -6,7 +6,8 @@ import pytest
 
 from hashprompt.errors import UserError
 from hashprompt.photos import defaults
-from hashprompt.photos.defaults import choose_image_size, choose_training, estimate_seconds
+from hashprompt.photos.defaults import choose_image_size, choose_training
+from hashprompt.photos.plan import TRAINING_COST, estimate_seconds
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_without_weights_and_hub_the_toy_is_taken_with_a_warning(bare: Path) -> None:
-    with pytest.warns(UserWarning, match="only ever seen drawings"):
+    with pytest.warns(UserWarning, match="synthetic glyphs"):
         assert defaults.choose_backbone() == "nano"
 
 
@@ -71,9 +72,9 @@ def test_training_aims_at_a_number_of_steps() -> None:
 
 def test_the_estimate_counts_passes() -> None:
     seconds = estimate_seconds(0.1, training=100, held_out=25, earlier=50, epochs=4)
-    assert seconds["training prompts"] == pytest.approx(0.1 * 100 * 4 * defaults.TRAINING_COST)
+    assert seconds["training"] == pytest.approx(0.1 * 100 * 4 * TRAINING_COST)
     assert seconds["testing"] == pytest.approx(0.1 * 75)  # prompted
-    assert seconds["looking at photos"] == pytest.approx(0.1 * (100 + 75))  # plain
-    followed = estimate_seconds(0.1, 100, 25, 50, 4, followed=3)
-    assert followed["describing classes"] == pytest.approx(0.1 * 100 * (1 + 2 * 3))
-    assert followed["looking at photos"] == pytest.approx(0.1 * (2 * 100 + 75))  # and prompted
+    assert seconds["frozen-feature fit"] == pytest.approx(0.1 * (100 + 75))  # plain
+    followed = estimate_seconds(0.1, 100, 25, 50, 4, views=3)
+    assert followed["class statistics"] == pytest.approx(0.1 * 100 * (1 + 2 * 3))
+    assert followed["frozen-feature fit"] == pytest.approx(0.1 * (2 * 100 + 75))  # and prompted

@@ -13,7 +13,7 @@ from pictures import NAMES, QUICK, write_photos
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.engine.optimization import Optimization
-from hashprompt.photos.store.edits import batch_counts, forget_edit, merge_edit, rename_edit
+from hashprompt.photos.store.edits import forget_edit, merge_edit, rename_edit
 
 Make = Callable[..., ContinualClassifier]
 
@@ -30,39 +30,39 @@ def trees(taught: ContinualClassifier, tmp_path: Path) -> ContinualClassifier:
 
 
 def state(classifier: ContinualClassifier) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    store = classifier._store
+    store = classifier.store
     version = store.version()
     return version.info, store.tensors(version)
 
 
 def answers(classifier: ContinualClassifier, photos: Path) -> list[tuple[Any, ...]]:
     found = classifier.predict(photos)
-    return [(a.label, a.probabilities, a.unknown, a.reminds_of) for a in found]
+    return [(a.label, a.probabilities, a.unknown, a.closest) for a in found]
 
 
 # Forgetting. ---------------------------------------------------------------------------------
 
 
 def test_forgotten_is_as_if_it_was_never_learned(make: Make, tmp_path: Path) -> None:
-    """Of a look all is statistics; the head, which is trained beside the class, has no vote."""
+    """A frozen-feature fit consists of statistics only."""
     every = write_photos(tmp_path / "all", NAMES[:3], each=55)
     shutil.copytree(every, tmp_path / "some" / "all", ignore=shutil.ignore_patterns("birch"))
-    found, expected = make("with", voters=["plain"]), make("without", voters=["plain"])
+    found, expected = make("with", shrinkage=0.5), make("without", shrinkage=0.5)
     for classifier, photos in ((found, every), (expected, tmp_path / "some" / "all")):
         classifier.learn(photos, effort="instant", report=False, quiet=True)
-    assert found._store.version().info["temperature"] != 5.0
+    assert found.store.version().info["temperature"] != 5.0
     edited = found.forget("birch", quiet=True)
     asked = write_photos(tmp_path / "asked", NAMES[:4], each=3, seed=8)
     assert answers(found, asked) == answers(expected, asked)
     ours, theirs = state(found)[0], state(expected)[0]
-    for name in ("classes", "batches", "batch_counts", "images", "temperature", "distances"):
+    for name in ("classes", "batches", "images", "temperature", "distances"):
         assert ours[name] == theirs[name], name
     assert ours["accuracy"] == theirs["accuracy"]
-    assert [p[:2] for p in found._store.photos(found._store.version()).values()] == [
-        p[:2] for p in expected._store.photos(expected._store.version()).values()
+    assert [p[:2] for p in found.store.photos(found.store.version()).values()] == [
+        p[:2] for p in expected.store.photos(expected.store.version()).values()
     ]
-    assert "Nothing of it stays in this version" in edited.text()
-    assert "forgot birch; it knows 2 now" in edited.text()
+    assert "Nothing of it remains" in edited.text()
+    assert "forgot birch; 2 classes in total" in edited.text()
 
 
 def test_a_shared_covariance_still_has_its_part_of_a_forgotten_class(
@@ -70,7 +70,7 @@ def test_a_shared_covariance_still_has_its_part_of_a_forgotten_class(
 ) -> None:
     classifier = make(statistics="pooled")
     classifier.learn(spring, effort="instant", report=False, quiet=True)
-    assert "What stays: shared covariances" in classifier.forget("ash", quiet=True).text()
+    assert "What remains: shared covariances" in classifier.forget("ash", quiet=True).text()
 
 
 def test_nothing_of_a_forgotten_class_is_in_the_version(
@@ -78,17 +78,17 @@ def test_nothing_of_a_forgotten_class_is_in_the_version(
 ) -> None:
     before, old = state(trees)
     edited = trees.forget("ash", quiet=True)
-    assert "What stays: shared prompts and the head's rows" in edited.text()
+    assert "What remains: the shared prompt and the head's rows" in edited.text()
     info, tensors = state(trees)
     assert info["classes"] == ["birch", "cedar", "date", "elm"]
     assert info["batches"] == [[0, 1], [2, 3]]
     assert tensors["cells.label"].tolist() == [0, 1, 2, 3]
     kept = old["cells.label"] != 0
-    for name in ("prompted_stats.means", "prompted_stats.spread", "prompted_stats.rest"):
+    for name in ("gaussians.means", "gaussians.spread", "gaussians.rest"):
         assert torch.equal(tensors[name], old[name][kept])
     assert torch.equal(tensors["head.weight"], old["head.weight"][1:])
-    assert torch.equal(tensors["pool.prompts"], old["pool.prompts"])  # what stays
-    store = trees._store
+    assert torch.equal(tensors["average"], old["average"])  # what remains
+    store = trees.store
     folder = store.version().folder
     assert all("ash" not in p.read_text() for p in [folder / "photos.json"])
     assert "ash" not in json.dumps({**info, "edit": "", "batch_names": []})
@@ -106,8 +106,7 @@ def test_a_learn_of_which_nothing_is_left_is_gone(trees: ContinualClassifier, sp
         trees.forget(name, quiet=True)
     info, tensors = state(trees)
     assert info["batch_names"] == ["spring"]
-    assert tensors["routers.frozen"].shape[0] == 0
-    assert len(info["usage"]) == 1
+    assert tensors["cells.task"].tolist() == [0, 0]
     assert trees.predict(spring / "birch" / "0-0.png").label == "birch"
     # Its photos are as new.
     learned = trees.learn(spring, effort="instant", report=False, quiet=True)
@@ -120,7 +119,7 @@ def test_a_learn_of_which_nothing_is_left_is_gone(trees: ContinualClassifier, sp
 
 
 def test_what_held_out_photos_were_taken_for_is_asked_anew(trees: ContinualClassifier) -> None:
-    store = trees._store
+    store = trees.store
     rows = store.photos(store.version())
     trees.forget("birch", quiet=True)
     edited = store.photos(store.version())
@@ -141,16 +140,16 @@ def test_held_out_photos_that_are_gone_leave_the_calibration(
     classifier.forget("ash", quiet=True)
     info = state(classifier)[0]
     assert (info["temperature"], info["distances"]) == (before["temperature"], before["distances"])
-    assert any("are gone" in note for note in info["notes"])
+    assert any("are missing" in note for note in info["notes"])
     assert info["accuracy"] == {"birch": [0, 0], "cedar": [0, 0]}
 
 
-def kill_retraining(classifier: ContinualClassifier, photos: Path, after_look: bool) -> None:
+def kill_retraining(classifier: ContinualClassifier, photos: Path, after_fit: bool) -> None:
     """Begin to forget `birch` and learn photos from nothing; the power fails in a step."""
     step = Optimization.step
 
     def cut(*arguments: Any) -> Any:
-        if not after_look or "birch" not in classifier.classes_:
+        if not after_fit or "birch" not in classifier.classes_:
             raise PowerCut
         return step(*arguments)
 
@@ -160,7 +159,7 @@ def kill_retraining(classifier: ContinualClassifier, photos: Path, after_look: b
             classifier.forget("birch", quiet=True, retrain=photos)
 
 
-@pytest.mark.parametrize("killed", ["never", "while it looks", "while it trains"])
+@pytest.mark.parametrize("killed", ["never", "while it fits", "while it trains"])
 def test_retrained_it_is_a_classifier_that_never_saw_the_class(
     killed: str, trees: ContinualClassifier, make: Make, spring: Path, tmp_path: Path
 ) -> None:
@@ -177,20 +176,20 @@ def test_retrained_it_is_a_classifier_that_never_saw_the_class(
     shutil.copytree(have, without, ignore=shutil.ignore_patterns("birch"))
     expected.learn(without, report=False, quiet=True)
     if killed != "never":
-        kill_retraining(trees, have, after_look=killed == "while it trains")
+        kill_retraining(trees, have, after_fit=killed == "while it trains")
         text = trees.learn(resume=True, report=False, quiet=True).text()
     else:
         text = trees.forget("birch", quiet=True, retrain=have).text()
-        assert "Nothing of birch is in this version" in text
-    assert "forgot birch, learned all from nothing; it knows 4 now" in text
+        assert "Nothing of birch remains" in text
+    assert "forgot birch, learned all from nothing; 4 classes in total" in text
     (info, found), (theirs, never) = state(trees), state(expected)
     assert info["classes"] == theirs["classes"] == ["ash", "cedar", "date", "elm"]
     assert found.keys() == never.keys()
     assert [name for name in never if not torch.equal(found[name], never[name])] == []
     assert info["accuracy"] == theirs["accuracy"]
     assert not [note for note in info["notes"] if "birch" in note]
-    digests = trees._store.photos(trees._store.version()).keys()
-    assert digests == expected._store.photos(expected._store.version()).keys()
+    digests = trees.store.photos(trees.store.version()).keys()
+    assert digests == expected.store.photos(expected.store.version()).keys()
     trees.undo()
     assert all(torch.equal(tensor, had[name]) for name, tensor in state(trees)[1].items())
 
@@ -200,7 +199,7 @@ def test_an_unfinished_retraining_that_is_dropped_leaves_what_was_known(
 ) -> None:
     have = write_photos(tmp_path / "have", NAMES[:5])
     trees = ContinualClassifier(str(trees.folder), **QUICK)
-    kill_retraining(trees, have, after_look=True)
+    kill_retraining(trees, have, after_fit=True)
     figs = write_photos(tmp_path / "figs", ("fig",))
     trees.learn(figs, effort="instant", discard=True, report=False, quiet=True)
     assert sorted(trees.classes_) == sorted(NAMES)
@@ -242,16 +241,14 @@ def test_merged_classes_keep_their_gaussians(make: Make, tmp_path: Path) -> None
     shutil.move(write_photos(tmp_path / "few", NAMES[2:3], each=10) / "cedar", photos / "cedar")
     classifier = make(statistics="covariance")
     classifier.learn(photos, effort="instant", report=False, quiet=True)
-    before, old = state(classifier)
-    assert before["batch_counts"] == [[16, 16, 8]]
+    _, old = state(classifier)
     unknown = [answer.unknown for answer in classifier.predict(photos)]
     classifier.merge(["cedar", "ash"], into="tree", quiet=True)
     info, tensors = state(classifier)
     assert info["classes"] == ["birch", "tree"]
     assert info["images"] == {"birch": [16, 4], "tree": [24, 6]}
-    assert info["batch_counts"] == [[16, 24]]
     assert tensors["cells.label"].tolist() == [1, 0, 1]
-    for name in ("prompted_stats.means", "prompted_stats.spread"):
+    for name in ("gaussians.means", "gaussians.spread"):
         assert len(tensors[name]) == 3
         assert torch.equal(tensors[name], old[name])
     asked = classifier.predict(photos)
@@ -262,7 +259,7 @@ def test_merged_classes_keep_their_gaussians(make: Make, tmp_path: Path) -> None
         np.mean([answer.unknown for answer in asked]), abs=0.05
     )
     for answer in asked:
-        assert len({near["class"] for near in answer.reminds_of}) == len(answer.reminds_of) == 2
+        assert len({near["class"] for near in answer.closest}) == len(answer.closest) == 2
     assert classifier.undo() == 1
     assert len(classifier.classes_) == 3
 
@@ -273,7 +270,7 @@ def test_classes_of_different_learns_stay_beside_each_other(trees: ContinualClas
     info, tensors = state(trees)
     assert info["classes"] == ["ash", "elm", "cedar", "date"]
     assert info["batches"] == [[0, 1, 2], [0, 1, 3]]
-    assert torch.equal(tensors["plain_stats.means"], old["plain_stats.means"])
+    assert torch.equal(tensors["gaussians.means"], old["gaussians.means"])
     assert sorted(tensors["cells.label"].tolist()) == [0, 0, 1, 1, 2, 3]
     assert info["accuracy"]["elm"][1] == 4
     assert "merged birch and elm into elm" in trees.history()[-1]["source"]
@@ -342,28 +339,17 @@ def test_only_the_case_of_a_name_may_change() -> None:
     assert merged.ids == [0, 2, 1, 2, 3, 4]
 
 
-def test_counts_of_older_versions_are_shared_out() -> None:
-    info = {
-        "classes": ["a", "b"],
-        "images": {"a": [9, 2], "b": [5, 1]},
-        "batches": [[0], [0, 1]],
-    }
-    assert batch_counts(info) == [[4], [4, 5]]
-    assert batch_counts({**info, "batch_counts": [[3], [6, 5]]}) == [[3], [6, 5]]
-    assert batch_counts({}) == []
-
-
 def test_the_commands_edit(trees: ContinualClassifier, cli: Any) -> None:
     folder = str(trees.folder)
     outcome = cli("rename", folder, "ash", "Esche")
-    assert outcome.out.startswith("Version 5: renamed ash to Esche; it knows 5 now.")
+    assert outcome.out.startswith("Version 5: renamed ash to Esche; 5 classes in total.")
     outcome = cli("merge", folder, "birch", "cedar", "--into", "tree", "-q", "--json")
     assert json.loads(outcome.out)["version"] == 6
     outcome = cli("forget", folder, "date", "-q")
-    assert "Version 7: forgot date; it knows 3 now." in outcome.out
-    assert "Earlier versions know it still" in outcome.out
+    assert "Version 7: forgot date; 3 classes in total." in outcome.out
+    assert "Earlier versions, which undo needs, still contain it" in outcome.out
     assert cli("forget", folder, "dtae").code == 1
     missing = cli("forget", folder, "elm", "--retrain", str(Path(folder) / "none"), "-q")
     assert missing.code == 1
     assert "none" in missing.err
-    assert "is version 6 now (merged birch and cedar into tree" in cli("undo", folder).out
+    assert "is now version 6 (merged birch and cedar into tree" in cli("undo", folder).out

@@ -20,10 +20,9 @@ from hashprompt.errors import UserError
 from hashprompt.photos.answers import Answer, to_csv, to_json
 from hashprompt.photos.inputs.names import SimilarNames, resolve_names
 from hashprompt.photos.report.changes import Changes, line_of_descent
-from hashprompt.photos.report.figures import draw_usage, label_of
+from hashprompt.photos.report.figures import label_of
 from hashprompt.photos.report.page import render_page
 from hashprompt.photos.store.store import Store
-from hashprompt.report.figures import render
 from hashprompt.storage.files import as_given
 from hashprompt.storage.json_files import write_json
 from hashprompt.texts import visible
@@ -221,7 +220,6 @@ def test_figures_of_a_learn_show_names(name: str) -> None:
     assert_harmless(label)
     shown = visible(" ".join(name.split()))
     assert label.replace(r"\$", "$") == (shown if len(shown) <= 25 else f"{shown[:24]}…")
-    assert render(lambda: draw_usage([[3, 4], [5, 6]], [name, name]))
 
 
 class Late(Exception):  # noqa: N818

@@ -296,12 +296,10 @@ def test_predict_prints_a_row_for_each_image(cli: Any, taught: Any, spring: Path
         assert " ".join(row.removeprefix(str(image)).split()) == said + " ".join(cells)
 
 
-def test_one_image_is_told_what_it_reminds_of(cli: Any, taught: Any, ash: Path) -> None:
-    near = taught.predict(ash).reminds_of[0]
-    assert (
-        f"Closest classes: {near['class']} (learned {near['learned']})"
-        in cli("predict", taught.folder, ash).out
-    )
+def test_the_closest_classes_of_one_image_are_printed(cli: Any, taught: Any, ash: Path) -> None:
+    near = taught.predict(ash).closest[0]
+    expected = f"Closest classes: {near['class']} (learned {near['learned']})"
+    assert expected in cli("predict", taught.folder, ash).out
 
 
 def test_a_file_that_is_no_image_gets_an_error_and_the_rest_are_answered(
@@ -380,11 +378,11 @@ def test_one_is_told_as_one(cli: Any, tmp_path: Path) -> None:
     one = write_photos(tmp_path / "one", ("ash",))
     flags = ["--instant", "--backbone", "nano", "--no-report", "--quiet"]
     planned = cli("learn", tmp_path / "m", one, *flags, "--plan").out
-    assert "Would learn one: 1 new class, from" in planned
-    assert ", 1 new class; it knows 1 now." in cli("learn", tmp_path / "m", one, *flags).out
+    assert "Would learn one: 1 new class." in planned
+    assert "s: 1 new class; 1 class in total." in cli("learn", tmp_path / "m", one, *flags).out
     two = write_photos(tmp_path / "two", ("ash", "birch"), each=6, seed=1)
     told = cli("learn", tmp_path / "m", two, *flags).out
-    assert "1 new class and more photos of 1 known one;" in told
+    assert "1 new class, more photos of 1 known one;" in told
     assert "; 1 class)" in cli("undo", tmp_path / "m").out
 
 
@@ -421,7 +419,7 @@ def test_the_history_lists_a_current_version_that_is_damaged(cli: Any, trees: Pa
 def test_resume_after_a_finished_learn_says_so(cli: Any, trees: Path) -> None:
     outcome = cli("learn", trees, "--resume")
     assert outcome.code == 0
-    assert outcome.out.startswith("This learn is finished already.")
+    assert outcome.out.startswith("This session is finished already.")
     assert Store(trees).current() == 4
 
 

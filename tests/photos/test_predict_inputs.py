@@ -257,7 +257,7 @@ ROBIN = Answer(
     0.934,
     {"robin": 0.934, "wren": 0.05, "owl": 0.016},
     unknown=0.12,
-    reminds_of=[{"class": "robin", "learned": "2026-05", "distance": 3.5}],
+    closest=[{"class": "robin", "learned": "2026-05", "distance": 3.5}],
 )
 STRANGER = Answer("x, y.jpg", None, 0.41, {"robin": 0.41, "owl": 0.39, "wren": 0.2}, 0.97, True)
 BROKEN = Answer("note.txt", error="it is no image")
@@ -265,7 +265,7 @@ BROKEN = Answer("note.txt", error="it is no image")
 
 def test_an_answer_in_one_line() -> None:
     assert str(ROBIN) == "garden.jpg: robin (93 %)"
-    assert str(STRANGER) == "x, y.jpg: unknown (looks most like robin, 41 %)"
+    assert str(STRANGER) == "x, y.jpg: unknown (most like robin, 41 %)"
     assert str(BROKEN) == "note.txt: error: it is no image"
 
 
@@ -285,7 +285,7 @@ def test_answers_as_json() -> None:
         "unknown": 0.12,
         "is_unknown": False,
         "probabilities": {"robin": 0.934, "wren": 0.05},
-        "reminds_of": [{"class": "robin", "learned": "2026-05", "distance": 3.5}],
+        "closest": [{"class": "robin", "learned": "2026-05", "distance": 3.5}],
         "error": None,
     }
     assert (second["label"], second["is_unknown"]) == (None, True)
@@ -302,7 +302,7 @@ def test_json_has_numbers_of_any_kind_and_no_nan() -> None:
         to_json([Answer("a", 7, shares["7"], shares, np.float64(0.25), False, near)])
     )
     assert (told["label"], told["confidence"], told["unknown"]) == (7, 0.5, 0.25)
-    assert told["reminds_of"][0]["distance"] is None
+    assert told["closest"][0]["distance"] is None
 
 
 def test_answers_as_csv() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -17,26 +18,35 @@ from pictures import NAMES, stripes, write_photos
 from PIL import Image
 
 from hashprompt import ContinualClassifier, UserError
-from hashprompt.photos.answers import Answer
+from hashprompt.photos.answers import Answer, Answering, ModelOutput
 from hashprompt.photos.inputs.learn_inputs import labelled_images
 from hashprompt.photos.inputs.predict_inputs import InputImage
 from hashprompt.photos.sorting import clusters as grouping
 from hashprompt.photos.sorting import sorter as sorting
-from hashprompt.photos.sorting.clusters import Groups
-from hashprompt.photos.sorting.journal import Names, SortFolder, folder_names
-from hashprompt.photos.sorting.sorter import Sorted, Sorter
+from hashprompt.photos.sorting.clusters import Clusters
+from hashprompt.photos.sorting.journal import SortFolder, folder_names
+from hashprompt.photos.sorting.sorter import Sorter, SortResult
 
 
 class PowerCut(BaseException):
     """Nothing may catch it and tidy up."""
 
 
-class ByName:
+CLASSES = ["ash", "birch"]
+
+
+class ByName(Answering):
     """Answers by the first letter of a photo: a and b are classes, u is unsure, x, y unknown."""
 
-    short_side, classes = 32, ["ash", "birch"]
+    def __init__(self) -> None:
+        super().__init__(CLASSES, False, [], 32)
 
-    def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, np.ndarray | None]]:
+    def compute(self, images: list[np.ndarray]) -> ModelOutput:
+        raise NotImplementedError
+
+    def stream(
+        self, inputs: Iterable[InputImage], *_: Any
+    ) -> Iterator[tuple[Answer, np.ndarray | None]]:
         for item in inputs:
             letter = Path(item.name).name[0]
             if item.image is None:
@@ -67,10 +77,16 @@ def inbox(tmp_path: Path) -> Path:
     return tmp_path / "inbox"
 
 
-def sort(inbox: Path, into: Path, model: Path | None = Path("model"), **how: Any) -> Sorted:
+def sort(inbox: Path, into: Path, model: Path | None = Path("model"), **how: Any) -> SortResult:
     given = {"sure": 0.7, "copy": False, "move": False, **how}
     sorter = Sorter(inbox, into, **given, quiet=True)
-    return sorter.run(lambda version: ByName(), model, 1, 0.95)
+    return by_name(sorter, model)
+
+
+def by_name(sorter: Sorter, model: Path | None, backbone: str | None = None) -> SortResult:
+    path = None if model is None else str(model)
+    asked = {"model": path, "version": 1, "backbone": backbone, "unknown_threshold": 0.95}
+    return replace(sorter.run(lambda version: (CLASSES, ByName), asked), model=model)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -129,7 +145,7 @@ def test_each_group_has_a_sheet_of_its_photos(inbox: Path, tmp_path: Path) -> No
 
 def test_what_was_done_is_told_without_what_was_not(inbox: Path, tmp_path: Path) -> None:
     text = sort(inbox, tmp_path / "sorted", Path("zoo")).text()
-    assert "sorted: 5 into 2 classes, 1 unsure, 16 into 2 groups of likeness." in text
+    assert "sorted: 5 into 2 classes, 1 unsure, 16 into 2 clusters." in text
     assert f"hashprompt learn zoo {tmp_path / 'sorted'}" in text
     assert "since it cannot be read: 1 photo." in text
     photo(tmp_path / "one/a1.png", 1)
@@ -138,7 +154,7 @@ def test_what_was_done_is_told_without_what_was_not(inbox: Path, tmp_path: Path)
         photo(tmp_path / f"strange/{'xy'[number % 2]}{number}.png", number)
     text = sort(tmp_path / "strange", tmp_path / "groups", None).text()
     assert "into 0" not in text
-    assert "groups: 16 into 2 groups of likeness." in text
+    assert "groups: 16 into 2 clusters." in text
     assert "hashprompt learn MODEL" in text
     (tmp_path / "nothing").mkdir()
     text = sort(tmp_path / "nothing", tmp_path / "empty").text()
@@ -171,7 +187,7 @@ def test_a_link_among_the_photos_is_followed_but_only_the_link_is_moved(tmp_path
 def test_a_class_that_is_called_unsure_keeps_its_name(
     inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ByName, "classes", ["ash", "birch", "unsure"])
+    monkeypatch.setitem(globals(), "CLASSES", ["ash", "birch", "unsure"])
     done = sort(inbox, tmp_path / "sorted")
     assert done.unsure == 1
     assert (tmp_path / "sorted/unsure-2/u1.png").exists()
@@ -228,7 +244,7 @@ def test_a_line_that_was_cut_off_is_decided_again(
     inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Sorter, "_group", lambda *_: 1 / 0)
+        patch.setattr(Sorter, "_cluster", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             sort(inbox, tmp_path / "sorted")
     journal = tmp_path / "sorted/.sorting/decisions.jsonl"
@@ -341,7 +357,7 @@ def test_groups_that_are_made_otherwise_after_a_kill_are_counted_as_they_are(
 ) -> None:
     sort_killed_after(26, inbox, tmp_path / "sorted")
     with monkeypatch.context() as patch:  # another version of scikit-learn, say
-        patch.setattr(Groups, "of", lambda self, features: np.full(len(features), -1))
+        patch.setattr(Clusters, "of", lambda self, features: np.full(len(features), -1))
         done = sort(inbox, tmp_path / "sorted")
     assert (done.groups, done.alone) == ({"unknown-01": 3}, 13)
     assert len(list((tmp_path / "sorted/unknown-01").iterdir())) == 3
@@ -360,7 +376,7 @@ def test_groups_of_a_second_sort_get_numbers_of_their_own(inbox: Path, tmp_path:
 def test_groups_are_numbered_beside_classes_and_other_folders(
     inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ByName, "classes", ["ash", "birch", "Unknown-02"])
+    monkeypatch.setitem(globals(), "CLASSES", ["ash", "birch", "Unknown-02"])
     (tmp_path / "sorted" / "2024").mkdir(parents=True)
     assert set(sort(inbox, tmp_path / "sorted").groups) == {"unknown-01", "unknown-03"}
 
@@ -369,7 +385,7 @@ def test_what_a_sort_left_that_was_killed_while_it_tidied_up_is_no_decision(
     inbox: Path, tmp_path: Path
 ) -> None:
     sort_killed_after(30, inbox, tmp_path / "sorted")
-    (tmp_path / "sorted/.sorting/job.json").unlink()
+    (tmp_path / "sorted/.sorting/sort.json").unlink()
     more = tmp_path / "more"
     photo(more / "a1.png", 700)
     assert sort(more, tmp_path / "sorted").classes == {"ash": 1}
@@ -379,9 +395,9 @@ def test_what_a_sort_left_that_was_killed_while_it_tidied_up_is_no_decision(
 def test_an_unfinished_sort_without_a_classifier_goes_on_with_its_backbone(
     inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def group(weights: str) -> Sorted:
+    def group(weights: str) -> SortResult:
         sorter = Sorter(inbox, tmp_path / "sorted", 0, False, False, quiet=True)
-        return sorter.run(lambda _: ByName(), None, None, 0, weights)
+        return by_name(sorter, None, weights)
 
     with monkeypatch.context() as patch:
         killed_after(patch, 9)
@@ -396,7 +412,7 @@ def test_another_sort_waits_until_the_unfinished_one_is_settled(
     inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Sorter, "_group", lambda *_: 1 / 0)
+        patch.setattr(Sorter, "_cluster", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             sort(inbox, tmp_path / "sorted")
     with pytest.raises(UserError, match=r"unfinished sort of .*inbox"):
@@ -497,7 +513,7 @@ def test_groups_are_found_and_numbered_by_size() -> None:
     features = np.concatenate(
         [rng.normal(c, 0.3, (n, 16)) for c, n in zip(centres, sizes, strict=True)]
     )
-    groups = Groups(features)
+    groups = Clusters(features)
     assert len(groups) == 3
     found = groups.of(features)
     assert (found[found >= 0] == truth[found >= 0]).all()
@@ -509,13 +525,13 @@ def test_groups_are_found_and_numbered_by_size() -> None:
 def test_few_photos_make_no_group() -> None:
     for count in (1, 2, 5):
         features = np.random.default_rng(0).normal(size=(count, 16))
-        assert Groups(features).of(features).tolist() == [-1] * count
+        assert Clusters(features).of(features).tolist() == [-1] * count
 
 
 def test_many_unknown_photos_are_grouped_by_a_sample(
     inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sorting, "MOST", 14)
+    monkeypatch.setattr(sorting, "MAX_SAMPLE", 14)
     monkeypatch.setattr(grouping, "CHUNK", 3)
     done = sort(inbox, tmp_path / "sorted")
     assert done.groups == {"unknown-01": 9, "unknown-02": 7}
@@ -527,14 +543,6 @@ def test_names_of_classes_become_names_of_folders() -> None:
     assert found[:7] == ["robin", "a_b", "a_b-2", "__", "_hidden", "Robin-2", "end_"]
     assert len(found[7].encode()) == 200
     assert found[8:] == ["unsure", "_", "unsure-2"]
-
-
-def test_a_set_of_names_knows_them() -> None:
-    names = [f"photo {i}.jpg" for i in range(1000)]
-    known = Names(names[::2])
-    assert [name in known for name in names] == [True, False] * 500
-    assert len(known) == 500
-    assert "x" not in Names([])
 
 
 # With a classifier. --------------------------------------------------------------------------

@@ -22,10 +22,15 @@ from hashprompt.storage import files
 from hashprompt.storage.json_files import FORMAT, json_sha256
 
 HEADER = {
-    "method": "hash",
     "seed": 0,
     "options": {},
-    "backbone": {"name": "nano", "sha256": "f0" * 32, "image_size": 32},
+    "backbone": {
+        "name": "nano",
+        "sha256": "f0" * 32,
+        "image_size": 32,
+        "preprocessing": {"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bilinear"},
+        "plain": None,
+    },
 }
 CLASSES = ["robin", "wren", "tit", "jay"]
 FILES = ["photos.json", "tensors.safetensors", "version.json"]
@@ -39,7 +44,9 @@ def commit(store: Store, number: int) -> Version:
 def info(number: int) -> dict[str, Any]:
     known = CLASSES[: number + 1]
     return {
-        "job": "",
+        "session": "",
+        "frozen_fit": False,
+        "edit": None,
         "source": f"month-{number}",
         "classes": known,
         "integer_labels": False,
@@ -51,7 +58,6 @@ def info(number: int) -> dict[str, Any]:
         "after": {},
         "confusions": [],
         "training": {"epochs": number, "batch_size": 2},
-        "usage": None,
         "sizes": {},
         "notes": ["1 photos have another label now: /home/me/b.jpg (wren, was robin)."],
         "temperature": number / 3,
@@ -210,7 +216,7 @@ def test_a_number_is_not_used_twice_though_its_folder_was_deleted(birds: Store) 
 
 def test_there_is_no_way_back_from_the_first_learn(birds: Store) -> None:
     birds.go_to(1)
-    with pytest.raises(UserError, match="is its first learn: there is nothing before it"):
+    with pytest.raises(UserError, match="is its first: there is nothing before it"):
         birds.go_to(None)
     assert birds.current() == 1
 
@@ -467,7 +473,7 @@ def test_a_full_disk_leaves_the_old_version_and_no_rubbish(
 
     with birds.lock("testing"), monkeypatch.context() as patch:
         patch.setattr(files if operation == "open" else os, operation, fail_after, raising=False)
-        with pytest.raises(UserError, match=r"No space left .* saved before is intact"):
+        with pytest.raises(UserError, match=r"No space left .* are intact"):
             commit(birds, 4)
     assert_whole(reopened(birds), 3)
     assert listing(birds.folder) == before
@@ -651,6 +657,6 @@ def test_the_difference_backwards_removes_classes(birds: Store) -> None:
 
 
 def test_a_class_that_was_not_tested_has_no_accuracy(birds: Store) -> None:
-    given = {**info(1), "accuracy": {"robin": [0, 0]}}
+    given = {**info(1), "accuracy": {"robin": [0, 0], "wren": [1, 4]}}
     version = birds.commit(HEADER, given, {}, {})
     assert difference(birds, birds.version(3), version)["accuracy"]["robin"]["new"] is None

@@ -23,16 +23,15 @@ from serving import (
 
 from hashprompt import ContinualClassifier
 from hashprompt.engine.interrupts import Interruption
+from hashprompt.photos import session
 from hashprompt.photos.store.store import Store
-from hashprompt.photos.trainer import ClassifierTrainer
-from hashprompt.serve.jobs.jobs import StoredJob
+from hashprompt.serve.jobs.jobs import Job
 from hashprompt.serve.jobs.learn_process import carry_out
-from hashprompt.serve.jobs.rollback import take_back
 from hashprompt.storage.files import as_given
 from hashprompt.storage.json_files import read_json, write_json
 
 Serve = Callable[..., TestClient]
-TAKEN_BACK = "What it had learned is taken back: version 1 answers, as before."
+DROPPED = "The session is dropped: version 1 answers, as before."
 
 
 class PowerCut(BaseException):
@@ -72,11 +71,11 @@ def settled(client: TestClient, name: str) -> dict[str, Any]:
 def stop_after_the_look(monkeypatch: pytest.MonkeyPatch) -> Held:
     held = Held()
 
-    def train(self: ClassifierTrainer, look: object, quiet: bool) -> object:
+    def train(*_: object) -> object:
         held.wait()
         raise Interruption("as a process does that is told to stop")
 
-    monkeypatch.setattr(ClassifierTrainer, "_train", train)
+    monkeypatch.setattr(session, "train", train)
     return held
 
 
@@ -86,13 +85,13 @@ def stop_after_the_look(monkeypatch: pytest.MonkeyPatch) -> Held:
 def test_a_learn_cancelled_after_its_last_commit_is_taken_back(
     serve: Serve, zoo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, learned = Held(), ContinualClassifier._learned
+    held, learned = Held(), ContinualClassifier._result
 
     def slow(self: ContinualClassifier, *arguments: Any) -> Any:
         held.wait()  # the version is there, and its report is being written
         return learned(self, *arguments)
 
-    monkeypatch.setattr(ContinualClassifier, "_learned", slow)
+    monkeypatch.setattr(ContinualClassifier, "_result", slow)
     client = serve(zoo)
     name = teach(client, "date", pngs(3, 6))
     assert held.reached.wait(PATIENCE)
@@ -100,7 +99,7 @@ def test_a_learn_cancelled_after_its_last_commit_is_taken_back(
     assert client.delete(f"/api/jobs/{name}").json()["message"] is None
     assert client.post("/api/undo", json={"to": 1}).status_code == 409  # it is being taken back
     held.go_on.set()
-    assert settled(client, name)["message"] == TAKEN_BACK
+    assert settled(client, name)["message"] == DROPPED
     assert client.get("/api/state").json()["version"] == 1
 
 
@@ -110,7 +109,7 @@ def test_an_edit_on_top_of_a_cancelled_learn_stays(zoo: Path) -> None:
     classifier.learn(photos, effort="instant", report=False, quiet=True)
     source = Path(f"{Store(zoo).version().info['source']}.csv")
     classifier.rename("date", "palm")
-    assert take_back(Store(zoo), source) == ""
+    assert session.drop(Store(zoo), source) == ""
     assert Store(zoo).current() == 3
 
 
@@ -137,9 +136,9 @@ def test_a_cancelled_job_reports_first_that_it_is_taken_back(
     assert held.reached.wait(PATIENCE)
     job = client.delete(f"/api/jobs/{name}").json()
     assert (job["state"], job["message"]) == ("cancelled", None)
-    assert job["progress"]["text"] == "taking back what it learned"
+    assert job["progress"]["text"] == "dropping what it learned"
     held.go_on.set()
-    assert settled(client, name)["message"] == TAKEN_BACK
+    assert settled(client, name)["message"] == DROPPED
 
 
 def test_a_job_that_never_began_changed_nothing(serve: Serve, zoo: Path) -> None:
@@ -177,24 +176,24 @@ def test_what_a_server_that_died_left_of_a_cancelled_job_is_taken_back(
             self.stopped.wait(PATIENCE)
             yield {"stopped": True}
 
-    def train(self: ClassifierTrainer, look: object, quiet: bool) -> object:
+    def train(*_: object) -> object:
         raise PowerCut
 
     with monkeypatch.context() as patch, serving(zoo, Cut(), effort="quick") as client:
-        patch.setattr(ClassifierTrainer, "_train", train)
+        patch.setattr(session, "train", train)
         name = teach(client, "date", pngs(3, 6))
         assert looked.wait(PATIENCE)
     assert Store(zoo).learning.exists()
     assert Store(zoo).current() == 2
     file = as_given(zoo.parent / "zoo-serving" / "jobs" / name / "job.json")
-    stored = read_json(file, StoredJob, "")
+    stored = read_json(file, Job, "")
     write_json(file, {**stored, "state": "cancelled", "message": message})
     client = serve(zoo)
     job = ended(client, client.post("/api/teach", files=class_folders(6, 5, seed=8)))
     assert job["state"] == "done", job
     assert Store(zoo).version().info["parent"] == 1
     assert client.post("/api/classes/rename", json={"old": "ash", "new": "oak"}).status_code == 200
-    assert settled(client, name)["message"] == (message or TAKEN_BACK)
+    assert settled(client, name)["message"] == (message or DROPPED)
 
 
 # Photos that were to be kept. --------------------------------------------------------------
@@ -242,7 +241,7 @@ def test_photos_that_a_server_which_died_had_placed_go_once(
     placed = files_below(kept)
     assert placed
     file = as_given(zoo.parent / "zoo-serving" / "jobs" / name / "job.json")
-    write_json(file, {**read_json(file, StoredJob, ""), "state": "failed", "error": "It failed."})
+    write_json(file, {**read_json(file, Job, ""), "state": "failed", "error": "It failed."})
     with serving(zoo, photos=kept) as client:
         assert files_below(kept) == set()
         assert wait_for(client, teach(client, "date", pngs(3, 6)))["state"] == "done"

@@ -19,8 +19,8 @@ from serving import PATIENCE, ThreadWorker, class_folders, named, pngs, serving,
 from hashprompt import ContinualClassifier
 from hashprompt.engine.callbacks import StepEnd
 from hashprompt.engine.interrupts import Interruption
+from hashprompt.photos import session
 from hashprompt.photos.store.store import Store
-from hashprompt.photos.trainer import ClassifierTrainer
 from hashprompt.serve.jobs import learning
 from hashprompt.serve.jobs.learn_process import Progress, carry_out
 from hashprompt.serve.jobs.learning import LearnWorker
@@ -62,7 +62,7 @@ def test_a_learn_that_was_cut_off_is_taken_up_where_it_stood(
     class Cut(ThreadWorker):
         def learn(self, order: dict) -> object:  # type: ignore[override]
             def cut(self: Progress, step: StepEnd) -> None:
-                if step.phase == "wtp":
+                if step.phase == "train":
                     steps.append(step.done)
                     raise PowerCut
 
@@ -82,14 +82,14 @@ def test_a_learn_that_was_cut_off_is_taken_up_where_it_stood(
             time.sleep(0.05)
     assert steps
     zoo_now = ContinualClassifier(zoo)
-    assert zoo_now._store.learning.is_dir()
-    looked = zoo_now._store.current()
+    assert zoo_now.store.learning.is_dir()
+    looked = zoo_now.store.current()
     client = serve(zoo, **changed)
     job = wait_for(client, name)
     assert job["state"] == "done"
     assert job["version"] >= looked  # training may not have paid
     assert len(zoo_now.history()) <= 3  # it was not looked at twice
-    assert not zoo_now._store.learning.exists()
+    assert not zoo_now.store.learning.exists()
 
 
 def test_a_learn_that_was_done_before_the_server_noted_it_is_not_learned_twice(
@@ -118,7 +118,7 @@ def test_a_learn_cancelled_after_its_look_is_taken_back(
     reached, go_on = threading.Event(), threading.Event()
 
     def held(self: Progress, step: StepEnd) -> None:
-        if step.phase == "wtp":
+        if step.phase == "train":
             reached.set()
             assert go_on.wait(PATIENCE)
             raise Interruption("as a process does that is told to stop")
@@ -132,7 +132,7 @@ def test_a_learn_cancelled_after_its_look_is_taken_back(
     assert client.delete(f"/api/jobs/{name}").json()["state"] == "cancelled"
     go_on.set()
     until = time.monotonic() + PATIENCE
-    store = ContinualClassifier(zoo)._store
+    store = ContinualClassifier(zoo).store
     while store.learning.exists() and time.monotonic() < until:
         time.sleep(0.05)
     assert store.current() == 1
@@ -146,7 +146,7 @@ def test_a_learn_that_the_command_line_left_is_told_and_can_be_dropped(
         raise PowerCut
 
     with monkeypatch.context() as patch, suppress(PowerCut):  # after its look
-        patch.setattr(ClassifierTrainer, "_train", cut)
+        patch.setattr(session, "train", cut)
         more = write_photos(tmp_path / "more", ("date",), each=6)
         ContinualClassifier(zoo).learn(more, report=False, quiet=True)
     client = serve(zoo)
@@ -192,7 +192,7 @@ def test_a_learn_in_a_process_of_its_own(serve: Serve, zoo: Path) -> None:
 
 
 def test_a_process_ends_when_the_server_is_gone() -> None:
-    code = "from hashprompt.serve import learn_process as p; p.NEEDED = (); p.main()"
+    code = "from hashprompt.serve.jobs import learn_process as p; p.NEEDED = (); p.main()"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.close()  # as the system does for a server that was killed

@@ -229,7 +229,7 @@ def test_taught_photos_are_stored_in_class_folders_if_wanted(
 def test_without_a_folder_for_photos_held_out_ones_are_gone(serve: Serve, zoo: Path) -> None:
     client = serve(zoo)
     taught(client, 3)
-    assert re.search("held-out photos of earlier .* are gone", taught(client, 4)["message"])
+    assert re.search("held-out photos of earlier .* are missing", taught(client, 4)["message"])
 
 
 def test_stored_photos_of_two_classes_are_never_mixed(

@@ -127,7 +127,7 @@ def predict(
         version: Version to use; default: the current one.
     """
     _refuse_both("--json", as_json, "--csv", csv is not None)
-    from hashprompt.schemas.exported import is_exported
+    from hashprompt.photos.onnx.description import is_exported
 
     question: dict[str, Any] = {"unknown_threshold": unknown_threshold, "batch_size": batch_size}
     if is_exported(model.expanduser()):
@@ -230,8 +230,8 @@ def _show_answers(answers: "Sequence[Answer]", top: int, unknown_threshold: floa
     for answer in answers:  # in full: reasons are long for a column
         if answer.error is not None:
             print_line(str(answer), "red")
-    if len(answers) == 1 and answers[0].reminds_of:
+    if len(answers) == 1 and answers[0].closest:
         near = dict.fromkeys(
-            f"{near['class']} (learned {near['learned']})" for near in answers[0].reminds_of
+            f"{near['class']} (learned {near['learned']})" for near in answers[0].closest
         )
         print_line(f"Closest classes: {', '.join(near)}.")

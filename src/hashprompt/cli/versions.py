@@ -15,7 +15,7 @@ from hashprompt.texts import counted
 from hashprompt.ui.terminal import Column, PlainTable
 
 if TYPE_CHECKING:
-    from hashprompt.photos.results import Edited
+    from hashprompt.photos.results import EditResult
 
 
 def history(model: Model, as_json: AsJson = False) -> None:
@@ -40,7 +40,7 @@ def history(model: Model, as_json: AsJson = False) -> None:
             "→" if row["current"] else "",
             str(row["version"]),
             f"{datetime.fromisoformat(row['created']).astimezone():%Y-%m-%d %H:%M}",
-            f"{row['source']} (untrained)" if row["is_look"] else row["source"],
+            f"{row['source']} (untrained)" if row["frozen_fit"] else row["source"],
             f"{row['classes']} (+{len(row['new_classes'])})",
             f"{row['photos']:,}",
             "not tested" if accuracy is None else f"{accuracy:.1f} %",
@@ -130,7 +130,7 @@ def forget(
     """
     given_names, classifier = renamed(rename), existing(model)
 
-    def carry_out(names: dict[str, str]) -> "Edited":
+    def carry_out(names: dict[str, str]) -> "EditResult":
         return classifier.forget(name, quiet, retrain, names)
 
     print_done(asking(carry_out, given_names), as_json)

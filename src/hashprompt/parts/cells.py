@@ -36,4 +36,4 @@ class Cells(nn.Module):
         """Log scores of cells (B, M) -> of classes (B, C): the best cell speaks, or all do."""
         out = cell_scores.new_full((cell_scores.shape[0], self.classes), -torch.inf)
         index = self.label.expand_as(cell_scores)
-        return out.scatter_reduce(1, index, cell_scores, how, include_self=False)
+        return out.scatter_reduce(1, index, cell_scores, how, include_self=how == "amax")

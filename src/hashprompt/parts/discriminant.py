@@ -61,12 +61,19 @@ class Discriminant:
         rows = exact(features)
         if len(self.whiten) == 1:
             white = rows @ self.whiten[0].T
-            distance = torch.cdist(white, self.centres, compute_mode="donot_use_mm_for_euclid_dist")
-            squares = distance.square()
+            squares = _squared_distances(white, self.centres)
         else:
             white = torch.einsum("mij,bj->mbi", self.whiten, rows) - self.centres[:, None]
             squares = white.square().sum(-1).T
         return (-0.5 * (squares + self.log_det)).float().to(features.device)
+
+
+def _squared_distances(rows: Tensor, centres: Tensor) -> Tensor:
+    """(B, M) of rows (B, D) to centres (M, D), both in float64."""
+    if torch.compiler.is_exporting():  # ONNX knows products only; float64 has digits to spare
+        squares = rows.square().sum(1, keepdim=True) + centres.square().sum(1)
+        return (squares - 2 * rows @ centres.T).clamp(min=0)
+    return torch.cdist(rows, centres, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
 def _cholesky(matrices: Tensor, first: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""A classifier that learns folders of photos as they arrive, and names what is in pictures."""
+"""A classifier that learns folders of photos as they arrive, and classifies pictures."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -7,24 +7,26 @@ if TYPE_CHECKING:
     from hashprompt.photos.answers import Answer
     from hashprompt.photos.continual import ContinualClassifier, group_photos
     from hashprompt.photos.onnx.model import OnnxClassifier
-    from hashprompt.photos.results import Edited, Learned
-    from hashprompt.photos.sorting.sorter import Sorted
+    from hashprompt.photos.results import EditResult, LearnResult
+    from hashprompt.photos.sorting.sorter import SortResult
 
 __all__ = [
     "Answer",
     "ContinualClassifier",
-    "Edited",
-    "Learned",
+    "EditResult",
+    "LearnResult",
     "OnnxClassifier",
-    "Sorted",
+    "SortResult",
     "group_photos",
 ]
 _MODULES = {
     "Answer": "answers",
-    **dict.fromkeys(("ContinualClassifier", "group_photos"), "continual"),
-    **dict.fromkeys(("Edited", "Learned"), "results"),
+    "ContinualClassifier": "continual",
+    "EditResult": "results",
+    "LearnResult": "results",
     "OnnxClassifier": "onnx.model",
-    "Sorted": "sorting.sorter",
+    "SortResult": "sorting.sorter",
+    "group_photos": "continual",
 }
 
 

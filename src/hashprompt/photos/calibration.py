@@ -1,4 +1,4 @@
-"""How sure is it, and has it seen the like: numbers that hold on photos it did not learn from."""
+"""Calibrated probabilities and the unknown score, fitted on held-out photos."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,12 +12,12 @@ from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.precision import capable, exact
 
-FEWEST = 20  # held-out photos for a temperature of their own
+MIN_PHOTOS = 20  # held-out ones for a temperature of their own
 UNCALIBRATED = 5.0  # temperature until then: class densities in many dimensions are far too sure
 BINS = 10
 QUANTILES = 101
-# Diagonal of the Gaussians for strangeness, as a share of the mean variance: few photos tell
-# little of a covariance, and a photo of something else differs in directions they do not show.
+# Ridge of the Gaussians for strangeness, as a share of the mean variance: few photos give a poor
+# covariance, and a photo of something else differs in directions that they do not show.
 STRANGE_RIDGE = 3.0
 
 
@@ -25,10 +25,10 @@ def fit_temperature(logits: Tensor, labels: Tensor, expected: float = UNCALIBRAT
     """T that makes softmax(logits / T) most likely, for logits (N, C) and labels (N,).
 
     Args:
-        expected: T where the photos do not tell: if all are right, any certainty would do. It
-            weighs as much as one photo (a normal distribution of log T).
+        expected: prior of T, for photos that are all correct at any T. It weighs as much as one
+            photo (a normal distribution of log T).
     """
-    from scipy.optimize import minimize_scalar  # only a learn fits one
+    from scipy.optimize import minimize_scalar  # only a session fits one
 
     logits, labels = exact(logits), capable(labels)
 
@@ -40,7 +40,7 @@ def fit_temperature(logits: Tensor, labels: Tensor, expected: float = UNCALIBRAT
 
 
 def calibration_error(logits: Tensor, labels: Tensor, temperature: Tensor | float) -> float:
-    """Mean gap, in percent, between how sure and how often right, over bins of confidence."""
+    """Mean gap, in percent, between confidence and accuracy, over bins of confidence."""
     confidence, predicted = (exact(logits) / temperature).softmax(1).max(1)
     right = (predicted == capable(labels)).double()
     place = (confidence * BINS).long().clamp(max=BINS - 1)
@@ -57,12 +57,12 @@ def calibrate(logits: Tensor, labels: Tensor, before: float | None) -> tuple[flo
     Args:
         logits: (N, C) of held-out photos.
         labels: (N,).
-        before: temperature of the version before, kept where photos cannot tell a better one.
+        before: temperature of the version before, kept where photos are too few.
     """
-    if len(labels) < FEWEST or logits.shape[1] == 1:  # of one class it is always sure
+    if len(labels) < MIN_PHOTOS or logits.shape[1] == 1:  # one class is always certain
         return before or UNCALIBRATED, {"images": len(labels), "fitted": False}
     logits, labels = exact(logits), capable(labels)
-    # Each half is judged with the temperature of the other: a fit must not praise itself.
+    # Each half is tested with the temperature that was fitted on the other.
     odd = torch.arange(len(labels), device=labels.device) % 2 == 1
     expected, crossed = before or UNCALIBRATED, logits.new_empty(len(labels), 1)
     for half in (odd, ~odd):
@@ -76,14 +76,13 @@ def calibrate(logits: Tensor, labels: Tensor, before: float | None) -> tuple[flo
 
 
 class Strangeness:
-    """How much less a photo fits the classes than photos in general do.
+    """Relative Mahalanobis distance of features to the classes (docs/results/photos.md).
 
-    log density of features under one Gaussian for everything, less that under the nearest class
-    (relative Mahalanobis distance). The Gaussian for everything is that of the mixture of classes,
-    so nothing more need be kept. docs/results/photos.md tells what it is worth.
+    Log density under one Gaussian for everything, minus that under the nearest class. The Gaussian
+    for everything is that of the mixture of classes, so nothing more has to be stored.
 
     Args:
-        gaussians: of the classes, in the features that an answer stands on.
+        gaussians: of the classes.
     """
 
     def __init__(self, gaussians: ClassGaussians) -> None:
@@ -92,11 +91,11 @@ class Strangeness:
         between = centred.T @ centred / len(centred)
         self.classes = Discriminant(means, within[None], 1.0, STRANGE_RIDGE)
         whole = Discriminant(means.mean(0)[None], (within + between)[None], 1.0, STRANGE_RIDGE)
-        # A single class is its own mixture: then the distance to it must do.
+        # A single class is its own mixture: then the distance to it is all there is.
         self.everything = whole if len(means) > 1 else None
 
     def of(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """(B,) strangeness of features (B, D), and (B, M) distances to the cells."""
+        """(B,) strangeness of features (B, D), and (B, M) distances to the class Gaussians."""
         scores = self.classes.scores(features)
         log_det = self.classes.log_det.float().to(scores.device)
         distances = (-2 * scores - log_det).clamp(min=0).sqrt()
@@ -105,7 +104,7 @@ class Strangeness:
 
 
 def quantiles(values: Tensor) -> list[float]:
-    """Of strangeness over held-out photos, so that it can be told as a share."""
+    """Quantiles of strangeness over held-out photos."""
     if not len(values):
         return []
     return np.quantile(exact(values).cpu().numpy(), np.linspace(0, 1, QUANTILES)).tolist()

@@ -1,4 +1,4 @@
-"""Held-out photos of a learn: predict them, compare with the version before, find the confused."""
+"""Held-out photos: predictions, comparison with the version before, confusions."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.evaluator import Evaluator
 from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.averaged_prompt.method import AveragedPrompt
-from hashprompt.photos.calibration import FEWEST, Strangeness, calibrate, quantiles
+from hashprompt.photos.calibration import MIN_PHOTOS, Strangeness, calibrate, quantiles
 from hashprompt.photos.inputs.image_files import content_digest
 from hashprompt.photos.store.store import Store, Version
 from hashprompt.ui.progress import reading_bar
@@ -26,11 +26,11 @@ TEST = "test"
 
 
 class PhotoRecord(NamedTuple):
-    """What `photos.json` keeps of a photo; its key is the SHA-256 of the file."""
+    """A photo in `photos.json`; its key is the SHA-256 of the file."""
 
     label: int
     part: str  # `train` or `test`
-    path: str  # of held-out photos that lie on disk, else empty
+    path: str  # of held-out photos on disk, else empty
     predicted: int | None  # class id, of held-out photos
 
     @property
@@ -50,21 +50,21 @@ class HeldOutPhotos:
 
     table: ImageTable
     digests: list[str]
-    before: list[int | None]  # by the parent version; None for photos it was never asked about
+    before: list[int | None]  # by the parent version; None for photos it was not tested on
     predicted: tuple[int, ...] = ()  # by the new version, once it was evaluated
 
 
 def reopen_held_out(
     records: dict[str, PhotoRecord], short_side: int
 ) -> tuple[HeldOutPhotos, list[str]]:
-    """Held-out photos of earlier learns that still lie where they were; a note on the others."""
+    """Held-out photos of earlier sessions that are still in place; a note on the others."""
     testable = {d: record for d, record in records.items() if record.can_be_tested}
     unchanged = [d for d, record in testable.items() if content_digest(Path(record.path)) == d]
     notes = []
     if len(unchanged) < len(testable):
         notes.append(
             f"{len(testable) - len(unchanged)} of {len(testable)} held-out photos of earlier "
-            "learns are gone or changed and cannot be asked about again."
+            "sessions are missing or changed and are not tested again."
         )
     files = [Path(testable[d].path) for d in unchanged]
     options = ReadOptions(short_side, unreadable="skip")
@@ -100,10 +100,10 @@ def evaluate_version(
     classes: Sequence[str],
     before: Mapping[str, Any],
 ) -> tuple[dict[str, Any], list[HeldOutPhotos]]:
-    """What `version.json` says of accuracy and calibration, and the photos with predictions.
+    """Accuracy and calibration for `version.json`, and the photos with predictions.
 
     Args:
-        trainer: of the learner that is tested.
+        trainer: of the model that is tested.
         before: `version.json` of the version before, whose calibration stays if nothing is tested.
     """
     tables = [photos.table for photos in held_out]
@@ -112,7 +112,7 @@ def evaluate_version(
     with trainer.callbacks.running(1, 0):
         logits, strangeness = evaluate(trainer.evaluator, tables, trainer.callbacks)
     predicted = logits.argmax(1).split([len(table) for table in tables])
-    asked = [
+    tested = [
         replace(photos, predicted=tuple(ids.tolist()))
         for photos, ids in zip(held_out, predicted, strict=True)
     ]
@@ -123,12 +123,12 @@ def evaluate_version(
         "temperature": temperature,
         "calibration": {**calibration, "scale_images": of},
         "distances": distances,
-        **compare_predictions(asked, classes),
-    }, asked
+        **compare_predictions(tested, classes),
+    }, tested
 
 
 def kept_scale(count: int, before: Mapping[str, Any]) -> tuple[list[float], int] | None:
-    """The scale of `unknown` of the version before, and of how many photos, if it stays.
+    """The scale of `unknown` of the version before, and its number of photos, if it stays.
 
     Few photos do not replace the scale of more.
 
@@ -138,8 +138,8 @@ def kept_scale(count: int, before: Mapping[str, Any]) -> tuple[list[float], int]
     """
     scale, images = before.get("distances"), before.get("calibration", {}).get("scale_images")
     if not isinstance(images, int):  # a stranger's file may hold anything
-        images = FEWEST
-    return (scale, images) if scale and count < max(1, min(images, FEWEST)) else None
+        images = MIN_PHOTOS
+    return (scale, images) if scale and count < max(1, min(images, MIN_PHOTOS)) else None
 
 
 def predicted_by_digest(held_out: Sequence[HeldOutPhotos]) -> dict[str, int]:
@@ -149,48 +149,47 @@ def predicted_by_digest(held_out: Sequence[HeldOutPhotos]) -> dict[str, int]:
 
 
 def leaves_no_room(accuracy: Mapping[str, Sequence[int]]) -> bool:
-    """Whether [right, tested] by class are right on all of enough photos: training cannot gain."""
+    """Whether all of enough photos are classified correctly, so that training cannot gain."""
     tested = sum(count for _, count in accuracy.values())
-    return FEWEST <= tested == sum(right for right, _ in accuracy.values())
+    return MIN_PHOTOS <= tested == sum(right for right, _ in accuracy.values())
 
 
 @dataclass(frozen=True)
 class TrainingGain:
-    """Of N held-out photos, those that training put right, and those it put wrong."""
+    """How many held-out photos training fixed, and how many it broke."""
 
     tested: int
-    gained: int
-    lost: int
+    fixed: int
+    broken: int
 
     @property
-    def pays(self) -> bool:
-        """Whether it is kept: unless more is lost than noise, √(gained + lost) as of coins thrown.
+    def is_kept(self) -> bool:
+        """Whether it loses no more than one standard error, √(fixed + broken).
 
-        Training nearly always helps, also where so few photos cannot show it
-        (docs/results/photos.md).
+        Training nearly always helps, even where few photos cannot show it (docs/results/photos.md).
         """
-        return self.lost - self.gained <= math.sqrt(self.gained + self.lost)
+        return self.broken - self.fixed <= math.sqrt(self.fixed + self.broken)
 
     @classmethod
     def between(
-        cls, looked: Mapping[str, PhotoRecord], held_out: Sequence[HeldOutPhotos]
+        cls, fitted: Mapping[str, PhotoRecord], held_out: Sequence[HeldOutPhotos]
     ) -> "TrainingGain":
-        """From what a look predicted to the predictions for the same photos after training."""
-        tested = gained = lost = 0
+        """From predictions on frozen features to those for the same photos after training."""
+        tested = fixed = broken = 0
         for photos in held_out:
             rows = zip(photos.digests, photos.table.labels.tolist(), photos.predicted, strict=True)
             for digest, label, predicted in rows:
-                before = looked[digest].predicted == label
+                before = fitted[digest].predicted == label
                 tested += 1
-                gained += predicted == label and not before
-                lost += predicted != label and before
-        return cls(tested, gained, lost)
+                fixed += predicted == label and not before
+                broken += predicted != label and before
+        return cls(tested, fixed, broken)
 
 
 def compare_predictions(
     held_out: Sequence[HeldOutPhotos], classes: Sequence[str]
 ) -> dict[str, Any]:
-    """[right, tested] by class, before and after a learn, and what is taken for what."""
+    """[right, tested] by class, before and after a session, and the confusions."""
     accuracy, before, after = ({name: [0, 0] for name in classes} for _ in range(3))
     confusions: Counter[tuple[str, str]] = Counter()
     for photos in held_out:
@@ -199,7 +198,7 @@ def compare_predictions(
             name = classes[label]
             accuracy[name][0] += predicted == label
             accuracy[name][1] += 1
-            if earlier is not None:  # the parent was asked too
+            if earlier is not None:  # the parent was tested too
                 for counts, prediction in ((before, earlier), (after, predicted)):
                     counts[name][0] += prediction == label
                     counts[name][1] += 1
@@ -216,7 +215,7 @@ def compare_predictions(
 def confused_photos(
     held_out: Sequence[HeldOutPhotos], classes: Sequence[str], most: int = 24
 ) -> list[dict[str, Any]]:
-    """Held-out photos that are answered wrongly now, those that were right before first."""
+    """Held-out photos that are classified wrongly, those that were right before first."""
     confused = []
     for photos in held_out:
         labels, images = photos.table.labels.tolist(), photos.table.images
@@ -231,7 +230,7 @@ def confused_photos(
             "image": image[torch.tensor([0])][0],
             "name": Path(image.names()[0]).name,
             "truth": classes[label],
-            "said": classes[predicted],
+            "predicted": classes[predicted],
             "lost": lost,
         }
         for image, label, predicted, lost in confused[:most]

@@ -1,6 +1,6 @@
-"""One version of a classifier, loaded, and its answers about images."""
+"""Models that answer about images: one version of a classifier, or a backbone without classes."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,18 +10,10 @@ from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.engine.devices import autocast
 from hashprompt.parts.growing import load_grown, unfit_if_it_fails
 from hashprompt.parts.precision import exact
-from hashprompt.photos.answering import Answering, ModelOutput
+from hashprompt.photos.answers import Answering, ModelOutput
 from hashprompt.photos.calibration import Strangeness, share_below
 from hashprompt.photos.store.config import ClassifierConfig
 from hashprompt.photos.store.store import Store
-
-
-class PredictorOutput(NamedTuple):
-    """What a version computes for B images, in main memory."""
-
-    logits: Tensor  # (B, C)
-    strangeness: Tensor  # (B,)
-    distances: Tensor  # (B, M) to the cells
 
 
 class Predictor(Answering):
@@ -52,35 +44,48 @@ class Predictor(Answering):
         version = store.version(number)
         return cls(config, version.info, store.tensors(version))
 
-    def compute(self, images: list[np.ndarray]) -> ModelOutput:
-        output = self.predict(PhotoBatch(map(torch.from_numpy, images)))
-        columns = (
-            self.probabilities(output.logits),
-            self.unknown(output.strangeness),
-            output.distances,
-        )
-        return ModelOutput(*(column.numpy() for column in columns))
-
     @torch.no_grad()
-    def predict(self, photos: PhotoBatch) -> PredictorOutput:
-        """For images of any size; each is answered as if it were alone."""
-        config = self.config
-        images = config.views.clean(photos.to(config.device))
+    def compute(self, images: list[np.ndarray]) -> ModelOutput:
+        config, info = self.config, self.info
+        photos = PhotoBatch(map(torch.from_numpy, images)).to(config.device)
+        views = config.views.clean(photos)
         with autocast(config.run_options, config.device), unfit_if_it_fails():
-            prediction = self.method.predict(images)
+            prediction = self.method.predict(views)
         with unfit_if_it_fails():
             assert prediction.features is not None
             strangeness, distances = self.strangeness.of(prediction.features.float())
-        found = (prediction.logits.float(), strangeness, distances)
-        return PredictorOutput(*(tensor.cpu() for tensor in found))
+        logits = exact(prediction.logits.float().cpu())
+        columns = (
+            (logits / info["temperature"]).softmax(1),
+            share_below(strangeness.cpu(), info["distances"]),
+            distances.cpu(),
+        )
+        return ModelOutput(*(column.numpy() for column in columns))
 
-    def plain_features(self, images: list[np.ndarray]) -> np.ndarray:
-        return self.config.plain_features(images)
+    def frozen_features(self, images: list[np.ndarray]) -> np.ndarray:
+        return self.config.frozen_features(images)
 
-    def unknown(self, strangeness: Tensor) -> Tensor:
-        """Share of held-out photos that were less strange, (B,)."""
-        return share_below(strangeness, self.info["distances"])
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        """(B, C) calibrated."""
-        return (exact(logits) / self.info["temperature"]).softmax(1)
+class FrozenFeatures(Answering):
+    """A backbone without classes: every image is unknown, and has its frozen feature.
+
+    Args:
+        backbone: by name or file; by default what a first session would choose.
+        image_size: by default that of the backbone.
+    """
+
+    def __init__(self, backbone: str | None, image_size: int | None = None) -> None:
+        from hashprompt.backbone.weights import load_backbone
+        from hashprompt.photos.defaults import choose_backbone
+
+        loaded = load_backbone(backbone or choose_backbone(), image_size)
+        self.config = ClassifierConfig.new(loaded, {}, 0)
+        loaded.model.to(self.config.device)
+        super().__init__([], False, [], self.config.short_side)
+
+    def compute(self, images: list[np.ndarray]) -> ModelOutput:
+        none = np.zeros((len(images), 0))
+        return ModelOutput(none, np.ones(len(images)), none)
+
+    def frozen_features(self, images: list[np.ndarray]) -> np.ndarray:
+        return self.config.frozen_features(images)

@@ -1,4 +1,4 @@
-"""What `learn` and edits of the classes answer; imports no torch."""
+"""What `learn` and edits of the classes return; imports no torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,21 +9,21 @@ from hashprompt.texts import visible
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What a `learn` did."""
+class LearnResult:
+    """What `learn` did."""
 
     version: int
     changes: Changes
     report: Path | None = None
     finished_before: bool = False  # there was nothing left to do
-    training: str = ""  # what held-out photos said of it, if the first look is what stays
+    training: str = ""  # why the version has no training, where some was planned
 
     def text(self) -> str:
-        if self.finished_before:
-            return f"This learn is finished already.\n{self.changes.text()}"
-        report = f"\nReport, with pictures of confused photos: {visible(self.report)}"
-        training = f"\n{self.training}" if self.training else ""
-        return self.changes.text() + training + (report if self.report else "")
+        lines = ["This session is finished already."] * self.finished_before
+        lines += [self.changes.text(), *filter(None, [self.training])]
+        if self.report:
+            lines.append(f"Report, with pictures of confused photos: {visible(self.report)}")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         report = str(self.report) if self.report else None
@@ -32,15 +32,15 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Edited:
+class EditResult:
     """What an edit of the classes did."""
 
     version: int
     changes: Changes
-    stays: tuple[str, ...] = ()  # of what was forgotten, for the user to know
+    remains: tuple[str, ...] = ()  # of a class that was forgotten, for the user to know
 
     def text(self) -> str:
-        return "\n".join([self.changes.text(), *map(visible, self.stays)])
+        return "\n".join([self.changes.text(), *map(visible, self.remains)])
 
     def to_dict(self) -> dict[str, Any]:
-        return {"version": self.version, "stays": list(self.stays), **self.changes.to_dict()}
+        return {"version": self.version, "remains": list(self.remains), **self.changes.to_dict()}

@@ -1,4 +1,4 @@
-"""scikit-learn's manners of a classifier, without its base classes: importing them is slow."""
+"""scikit-learn's interface of a classifier, without its base classes: importing them is slow."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,21 +12,20 @@ from hashprompt.photos.store.store import Store
 
 
 def sorted_labels(info: Mapping[str, Any]) -> list[Any]:
-    """The labels of a version, whose `version.json` is given, as they were learned."""
+    """The labels of a version, given its `version.json`."""
     names: list[str] = info["classes"]
     return sorted(map(int, names)) if info["integer_labels"] else sorted(names)
 
 
-class SklearnManners:
+class SklearnInterface:
     """`fit`, `partial_fit`, `score`, parameters and tags, on top of `learn` and answers."""
 
     _estimator_type = "classifier"  # for scikit-learn before 1.6
     folder: str | Path | None
     backbone: str | None
-    method: str
     seed: int
     options: Mapping[str, Any]
-    _store: Store
+    store: Store
     learn: Callable[..., Any]
 
     def _every_answer(self, what: Any, version: int | None = None) -> list[Answer]:
@@ -36,18 +35,18 @@ class SklearnManners:
     @property
     def classes_(self) -> np.ndarray:
         """Labels in sorted order: the columns of `predict_proba`."""
-        if self._store.is_new:
+        if self.store.is_new:
             return np.array([], dtype=str)
-        return np.array(sorted_labels(self._store.version().info))
+        return np.array(sorted_labels(self.store.version().info))
 
     def partial_fit(self, X: Any, y: Sequence[Any], classes: Any = None) -> Self:
-        """Learn images X with labels y, on top of what is known."""
+        """Learn images X with labels y, on top of the known classes."""
         self.learn(X, labels=y, report=False, quiet=True)
         return self
 
     def fit(self, X: Any, y: Sequence[Any]) -> Self:
         """Learn from nothing, as scikit-learn's loops expect."""
-        if not self._store.is_new:
+        if not self.store.is_new:
             if self.folder is not None:
                 raise UserError(
                     f"fit starts from nothing, but {self.folder} has learned already. Use learn or "
@@ -57,7 +56,7 @@ class SklearnManners:
         return self.partial_fit(X, y)
 
     def score(self, X: Any, y: Sequence[Any], sample_weight: Any = None) -> float:
-        """Share of right answers."""
+        """Accuracy."""
         pairs = zip(self._every_answer(X), y, strict=True)
         right = [str(answer.label) == str(label) for answer, label in pairs]
         return float(np.average(right, weights=sample_weight))
@@ -80,7 +79,7 @@ class SklearnManners:
         )
 
     def __sklearn_is_fitted__(self) -> bool:
-        return not self._store.is_new
+        return not self.store.is_new
 
     def __repr__(self) -> str:
         defaults = {"folder": None, "backbone": None, "seed": 0}

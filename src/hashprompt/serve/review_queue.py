@@ -17,7 +17,7 @@ from pydantic import Field
 from hashprompt.data.reading.images import read_pixels
 from hashprompt.errors import UserError
 from hashprompt.photos.answers import Answer
-from hashprompt.photos.sorting.clusters import SMALLEST, Groups
+from hashprompt.photos.sorting.clusters import MIN_SIZE, Clusters
 from hashprompt.photos.sorting.journal import decode_feature, encode_feature
 from hashprompt.serve.http.monitoring import log
 from hashprompt.serve.predict_queue import Prediction
@@ -162,9 +162,9 @@ def _cluster_numbers(features: Sequence[np.ndarray]) -> list[int]:
     # Photos may be left of a classifier with another backbone.
     same = [row for row, feature in enumerate(features) if len(feature) == width]
     labels = np.full(len(features), -1)
-    if len(same) > SMALLEST:
+    if len(same) > MIN_SIZE:
         together = np.stack([features[row] for row in same]).astype(np.float64)
-        labels[same] = Groups(together).of(together)
+        labels[same] = Clusters(together).of(together)
     return list(labels.tolist())
 
 

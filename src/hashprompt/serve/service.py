@@ -8,12 +8,12 @@ from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
 from hashprompt.photos.answers import Answer
+from hashprompt.photos.session import blocking_session
 from hashprompt.photos.store.store import Store
 from hashprompt.serve.http.monitoring import Metrics
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.jobs.jobs import Job, Jobs
 from hashprompt.serve.jobs.learning import Learning, LearnWorker, Worker
-from hashprompt.serve.jobs.rollback import is_free, left_elsewhere
 from hashprompt.serve.predict_queue import PredictQueue
 from hashprompt.serve.review_queue import ReviewQueue
 from hashprompt.serve.settings import ServeSettings
@@ -80,7 +80,7 @@ class Service:
         if self.settings.read_only:  # it knows no jobs, and could not change anything
             return None
         own = {str(self.jobs.source(job)) for job in self.jobs.all()}
-        return left_elsewhere(self.store, own)
+        return blocking_session(self.store, own)
 
     def refuse_unfinished(self) -> None:
         """
@@ -88,7 +88,7 @@ class Service:
             Refusal: if an unfinished session was started elsewhere, and does not run any more.
         """
         name = self.unfinished()
-        if name is not None and is_free(self.store):
+        if name is not None and self.store.is_free():
             raise Refusal(
                 409,
                 f"The session of {name} was started outside this page and is unfinished. Finish it "

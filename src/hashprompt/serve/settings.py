@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hashprompt.photos.learn_job import Effort
+from hashprompt.photos.session import Effort
 
 MEGABYTE = 10**6
 OWN_FOLDERS = "(?:jobs|uploads)/[-0-9a-f]+"  # of a lesson, in the private folder

@@ -130,7 +130,7 @@ def test_unknown_and_unsure_are_said_in_words(page: Any, photos: Path) -> None:
     one = {
         **{"file": "a.png", "label": "ash", "probability": 0.5, "unknown": 0.99, "error": None},
         **{"top": [{"label": "ash", "probability": 0.5}, {"label": "elm", "probability": 0.4}]},
-        "reminds_of": [
+        "closest": [
             {"label": "elm", "session": "taught-2026-05-02-ab12", "distance": 1.5},
             {"label": "elm", "session": "garden", "distance": 1.7},
         ],

@@ -45,6 +45,17 @@ class PhotoDataset:
     integer_labels: bool
     notes: tuple[str, ...]
 
+    @property
+    def trained_classes(self) -> list[str]:
+        """Class name of each training photo."""
+        pairs = zip(self.labels, self.parts, strict=True)
+        return [label for label, part in pairs if part == "train"]
+
+    @property
+    def training(self) -> int:
+        """Number of training photos."""
+        return self.parts.count("train")
+
 
 @dataclass(frozen=True)
 class Photo(Entry):

@@ -8,12 +8,13 @@ from typing import Any
 
 from hashprompt import __version__
 from hashprompt.errors import UserError
-from hashprompt.photos.answering import Answering
+from hashprompt.photos.answers import Answering
 from hashprompt.photos.evaluation import photo_records
 from hashprompt.photos.inputs.image_files import content_digest
 from hashprompt.photos.inputs.learn_inputs import labelled_images
+from hashprompt.photos.onnx.description import DESCRIPTION, MODEL
 from hashprompt.photos.onnx.graph import (
-    MOST_BYTES,
+    MAX_BYTES,
     OPSET,
     ClassifierGraph,
     onnx_model,
@@ -23,7 +24,6 @@ from hashprompt.photos.onnx.model import INSTALL, OnnxClassifier
 from hashprompt.photos.predictor import Predictor
 from hashprompt.photos.store.config import ClassifierConfig
 from hashprompt.photos.store.store import Store, Version
-from hashprompt.schemas.exported import DESCRIPTION, MODEL
 from hashprompt.storage.files import Target, inside, new_folder, write_atomically
 from hashprompt.storage.json_files import write_json
 
@@ -55,17 +55,22 @@ def export_onnx(
         target: must not exist, or be empty.
         number: the current version if None.
         backbone: where its backbone is now, if it moved.
-        int8: store the large matrices as int8. What that costs is measured.
-        test: photos to measure with; by default held-out ones, where they still lie.
+        int8: store the large matrices as int8. The loss in accuracy is measured.
+        test: photos to measure with; by default held-out ones that are still in place.
     """
     _refuse_without_packages()
     version = store.version(number)
-    # A backbone and a method of its own: making the graph changes them.
+    # A separate backbone and method: making the graph changes them.
     config = ClassifierConfig.stored(store.folder, store.header(), backbone, {"device": "cpu"})
     photos = _test_photos(store, version, test) if int8 or test is not None else None
     with new_folder(target) as place:
         graph = ClassifierGraph(Predictor.load(store, config, version.number))
-        _refuse_too_large(graph)
+        if (size := graph.size()) > MAX_BYTES:
+            raise UserError(
+                f"As one ONNX file this classifier would take {size / 1e9:.1f} GB; the limit is "
+                f"{MAX_BYTES / 1e9:.0f} GB. With shrinkage=1 the classes share one matrix, which "
+                "takes less; else use a smaller backbone."
+            )
         model = onnx_model(graph, config.backbone.preprocessing.image_size)
         if int8:
             model = with_int8_weights(model)
@@ -87,16 +92,6 @@ def _refuse_without_packages() -> None:
         raise UserError(f"Exporting to ONNX needs `{error.name}`: {INSTALL}") from error
 
 
-def _refuse_too_large(graph: ClassifierGraph) -> None:
-    size = sum(tensor.numel() * tensor.element_size() for tensor in graph.state_dict().values())
-    if size > MOST_BYTES:
-        raise UserError(
-            f"As one ONNX file this classifier would take {size / 1e9:.1f} GB, and such files end "
-            f"at {MOST_BYTES / 1e9:.0f} GB. With shrinkage=1 the classes share one matrix, which "
-            "takes less; else use a smaller backbone."
-        )
-
-
 def _description(
     version: Version, graph: ClassifierGraph, config: ClassifierConfig, int8: bool
 ) -> dict[str, Any]:
@@ -111,7 +106,7 @@ def _description(
         "version": version.number,
         "classes": info["classes"],
         "integer_labels": info["integer_labels"],
-        "learns": info["batch_names"],
+        "sessions": info["batch_names"],
         "cells": [list(pair) for pair in zip(*columns, strict=True)],
         "preprocessing": {
             **views.preprocessing.statistics(),
@@ -145,7 +140,7 @@ def _test_photos(store: Store, version: Version, test: str | Path | None) -> Tes
         kept = [(Path(str(e.file)), e.label) for e in found.entries if e.label in classes]
         source = found.name
         if not kept:
-            raise UserError(f"{test} holds no photos of the classes that are known.")
+            raise UserError(f"{test} holds no photos of the known classes.")
     return TestPhotos(source, [path for path, _ in kept], [label for _, label in kept])
 
 
@@ -154,7 +149,7 @@ def _still_there(digest: str, record: Any) -> bool:
 
 
 def _compare(photos: TestPhotos, classifier: Answering, model: Answering) -> dict[str, Any]:
-    """Right answers of both, of the photos that can be read."""
+    """Correct answers of both, over the photos that can be read."""
     asked = [answering.ask(photos.paths, 1.0, 32)[0] for answering in (classifier, model)]
     rows = [
         (label, str(before.label), str(after.label))

@@ -3,81 +3,43 @@
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.errors import UserError, shortened
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.discriminant import Discriminant
 from hashprompt.photos.predictor import Predictor
 
 if TYPE_CHECKING:
     import onnx
 
 OPSET = 20  # the first in which GELU is an operator; onnxruntime reads it from 1.17 on
-MOST_BYTES = 2 * 10**9  # of an ONNX file, which is one protobuf message
+MAX_BYTES = 2 * 10**9  # of an ONNX file, which is one protobuf message
 INT8_FROM = 4096  # numbers of a matrix from which on it is worth storing it as int8
 
 
 class GraphOutput(NamedTuple):
-    """What the graph gives for B images; the fields are the names of its outputs."""
+    """The outputs of the graph for B images, by name."""
 
     probabilities: Tensor  # (B, C) float32, calibrated
-    unknown: Tensor  # (B,) float32, share of held-out photos that were less strange
-    task: Tensor  # (B,) int64, the learn whose prompts were used
-    distances: Tensor  # (B, M) float32, of features to the cells
+    unknown: Tensor  # (B,) float32, share of held-out photos that were closer
+    task: Tensor  # (B,) int64, session of the most likely class Gaussian
+    distances: Tensor  # (B, M) float32, of features to the class Gaussians
 
 
-class FixedCells(nn.Module):
-    """The cells of a version that learns no more: which of them speak for a class is a table."""
+class FixedCells(Cells):
+    """The cells of a version that learns no more: their number of classes is a constant."""
 
     def __init__(self, cells: Cells) -> None:
         super().__init__()
-        self.classes = cells.classes
-        self.register_buffer("task", cells.task)
-        self.register_buffer("label", cells.label)
-        members = [(cells.label == c).nonzero()[:, 0] for c in range(self.classes)]
-        # Short rows are filled with the index of a score of −∞.
-        table = nn.utils.rnn.pad_sequence(members, batch_first=True, padding_value=len(cells.label))
-        self.register_buffer("members", table)
-        self.members: Tensor  # (C, K)
+        self.task, self.label, self._classes = cells.task, cells.label, cells.classes
 
-    def to_classes(self, cell_scores: Tensor) -> Tensor:
-        """Scores of cells (B, M) -> of classes (B, C): the best cell speaks."""
-        padded = F.pad(cell_scores, (0, 1), value=-torch.inf)
-        return padded[:, self.members].amax(-1)
-
-
-class FixedDiscriminant(nn.Module):
-    """`Discriminant` in operators that ONNX has. Of float64, so the product form loses nothing."""
-
-    def __init__(self, of: Discriminant) -> None:
-        super().__init__()
-        self.shared = len(of.whiten) == 1
-        for name in ("whiten", "centres", "log_det"):
-            self.register_buffer(name, getattr(of, name))
-        self.whiten: Tensor  # (1 or M, D, D)
-        self.centres: Tensor  # (M, D)
-        self.log_det: Tensor  # (1 or M,)
-
-    def scores(self, features: Tensor) -> Tensor:
-        """Log density (B, M) of features (B, D) under every cell."""
-        rows = features.double()
-        if self.shared:
-            white = rows @ self.whiten[0].T
-            squares = (
-                white.square().sum(1, keepdim=True)
-                - 2 * white @ self.centres.T
-                + self.centres.square().sum(1)
-            ).clamp(min=0)
-        else:
-            white = rows @ self.whiten.mT - self.centres[:, None]  # (M, B, D)
-            squares = white.square().sum(-1).T
-        return (-0.5 * (squares + self.log_det)).float()
+    @property
+    def classes(self) -> int:
+        return self._classes
 
 
 class Quantiles(nn.Module):
-    """Where values stand among those that were kept: `np.interp`, as a sum over its pieces."""
+    """Rank of values among the stored quantiles: `np.interp`, as a sum over its pieces."""
 
     def __init__(self, kept: list[float]) -> None:
         super().__init__()
@@ -94,7 +56,7 @@ class Quantiles(nn.Module):
         if not self.known:
             return torch.full_like(values[:, 0], 0.5)
         above = values - self.start
-        # Of a piece without width all is passed as soon as it is reached.
+        # A piece without width is passed as soon as it is reached.
         flat = self.width <= 0
         passed = (above / torch.where(flat, 1.0, self.width)).clamp(0, 1)
         return torch.where(flat, (above >= 0).double(), passed).mean(1)
@@ -104,18 +66,14 @@ class ClassifierGraph(nn.Module):
     """Everything between the pixels of an image and the answer about it.
 
     Args:
-        predictor: the version; its method is changed, so it must answer nobody else.
+        predictor: the version; its method is changed, so nothing else may use it.
     """
 
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
-        method, info = predictor.method, predictor.info
-        method._discriminant = FixedDiscriminant(method.discriminant())  # type: ignore[assignment]
-        method.cells = FixedCells(method.cells)  # type: ignore[assignment]
-        self.method, self.backbone = method, predictor.config.backbone.model
-        self.strange = FixedDiscriminant(predictor.strangeness.classes)
-        everything = predictor.strangeness.everything
-        self.everything = None if everything is None else FixedDiscriminant(everything)
+        self.method, info = predictor.method, predictor.info
+        self.method.cells = FixedCells(self.method.cells)
+        self.strangeness = predictor.strangeness
         self.quantiles = Quantiles(info["distances"])
         self.temperature: float = info["temperature"]
         self.views = predictor.config.views
@@ -125,18 +83,24 @@ class ClassifierGraph(nn.Module):
         self.pixel_mean: Tensor
         self.pixel_std: Tensor
 
+    def size(self) -> int:
+        """Bytes of all tensors."""
+        discriminants = (
+            self.method.discriminant(),
+            self.strangeness.classes,
+            self.strangeness.everything,
+        )
+        matrices = [d.whiten for d in discriminants if d is not None]
+        return sum(t.numel() * t.element_size() for t in [*self.state_dict().values(), *matrices])
+
     def forward(self, pixels: Tensor) -> GraphOutput:
-        """(B, 3, S, S) in [0, 1] -> what is said of them."""
-        images = (pixels - self.pixel_mean) / self.pixel_std
-        prediction = self.method.predict(images)
-        features = prediction.features
-        assert features is not None
-        scores = self.strange.scores(features)
-        distances = (-2 * scores - self.strange.log_det.float()).clamp(min=0).sqrt()
-        general = 0.0 if self.everything is None else self.everything.scores(features)[:, 0]
-        unknown = self.quantiles(general - scores.amax(1))
-        probabilities = (prediction.logits.double() / self.temperature).softmax(1)
+        """Answers about images (B, 3, S, S) in [0, 1]."""
+        prediction = self.method.predict((pixels - self.pixel_mean) / self.pixel_std)
+        assert prediction.features is not None
         assert prediction.task is not None
+        strangeness, distances = self.strangeness.of(prediction.features)
+        unknown = self.quantiles(strangeness)
+        probabilities = (prediction.logits.double() / self.temperature).softmax(1)
         return GraphOutput(probabilities.float(), unknown.float(), prediction.task, distances)
 
 
@@ -161,7 +125,7 @@ def onnx_model(graph: ClassifierGraph, image_size: int) -> "onnx.ModelProto":
             )
     except Exception as error:  # of torch, of onnxscript and of what they call
         cause: BaseException = error
-        while cause.__cause__ is not None:  # the first of many tells what it is
+        while cause.__cause__ is not None:  # the first of many is the reason
             cause = cause.__cause__
         reason = shortened(" ".join(str(cause).split()), 300)
         raise UserError(
@@ -178,7 +142,7 @@ def onnx_model(graph: ClassifierGraph, image_size: int) -> "onnx.ModelProto":
 def with_int8_weights(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """Store large float32 matrices as int8 with a scale for each output.
 
-    They are turned into float32 when the model is loaded: what is saved is size, not time.
+    They become float32 when the model is loaded: this saves size, not time.
     """
     import numpy as np
     from onnx import helper, numpy_helper

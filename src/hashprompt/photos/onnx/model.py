@@ -9,13 +9,8 @@ import numpy as np
 
 from hashprompt.data.transforms.numpy_view import central_pixels
 from hashprompt.errors import UserError, shortened
-from hashprompt.photos.answering import (
-    Answering,
-    ModelOutput,
-    as_asked,
-    refuse_bad_question,
-)
-from hashprompt.schemas.exported import DESCRIPTION, MODEL, ExportedModel
+from hashprompt.photos.answers import Answering, ModelOutput, as_asked
+from hashprompt.photos.onnx.description import DESCRIPTION, MODEL, ExportedModel
 from hashprompt.storage.files import inside, read_file
 from hashprompt.storage.json_files import DamagedError, read_json
 
@@ -25,7 +20,7 @@ OUTPUTS = ("probabilities", "unknown", "distances")  # those that answers need
 
 
 class OnnxClassifier(Answering):
-    """A classifier of `export(…, format="onnx")`. It learns no more; threads may share it.
+    """A classifier of `export(…, format="onnx")`. It cannot learn; threads may share it.
 
     Args:
         folder: with `model.onnx` and `model.json`.
@@ -37,14 +32,13 @@ class OnnxClassifier(Answering):
         content = _model(self.folder, self.info["model_sha256"])
         self._session = _session(self.folder, content)
         self._preprocessing = self.info["preprocessing"]
-        classes, learns = self.info["classes"], self.info["learns"]
-        cells = [(classes[label], learns[learn]) for learn, label in self.info["cells"]]
+        classes, sessions = self.info["classes"], self.info["sessions"]
+        cells = [(classes[label], sessions[at]) for at, label in self.info["cells"]]
         short_side = self._preprocessing["short_side"]
         super().__init__(classes, self.info["integer_labels"], cells, short_side)
 
     def predict(self, what: Any, unknown_threshold: float = 0.95, batch_size: int = 32) -> Any:
-        """What is in a picture, a folder, a list…: as `ContinualClassifier.predict` answers."""
-        refuse_bad_question(unknown_threshold, batch_size)
+        """Classify pictures, as `ContinualClassifier.predict` does."""
         return as_asked(*self.ask(what, unknown_threshold, batch_size))
 
     def compute(self, images: list[np.ndarray]) -> ModelOutput:

@@ -1,4 +1,4 @@
-"""What a learn changed: accuracy by class before and after, confusions, use of the pool, size."""
+"""What a session changed: accuracy by class before and after, confusions, size."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,18 +11,18 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class ClassChange:
-    """One class on its held-out photos, in percent; None where none could be asked."""
+    """One class on its held-out photos, in percent; None where none could be tested."""
 
     name: str
     is_new: bool
-    training: int  # photos, of all learns
+    training: int  # photos, of all sessions
     tested: int
     before: float | None
     after: float | None  # on the photos of `before`; for a class without any, on all
 
     @property
     def lost(self) -> float:
-        """Points lost by the learn."""
+        """Points lost by the session."""
         if self.before is None or self.after is None:
             return 0.0
         return max(0.0, self.before - self.after)
@@ -30,7 +30,7 @@ class ClassChange:
 
 @dataclass(frozen=True)
 class Changes:
-    """A version beside the one before it (None: it is the first)."""
+    """A version and the one before it (None: it is the first)."""
 
     info: dict[str, Any]
     old: dict[str, Any] | None
@@ -61,7 +61,7 @@ class Changes:
 
     def summary(self) -> dict[str, Any]:
         """One line of the history."""
-        edited = self.info.get("edit")
+        edited = self.info["edit"]
         learned = [] if edited else self.info["batches"][-1]
         first = {c for batch in self.info["batches"][:-1] for c in batch}
         names = self.info["classes"]
@@ -69,7 +69,7 @@ class Changes:
             "version": self.info["number"],
             "created": self.info["created"],
             "source": edited or self.info["source"],
-            "is_look": bool(self.info.get("is_look")),
+            "frozen_fit": self.info["frozen_fit"],
             "edit": edited,
             "classes": len(names),
             "new_classes": [names[c] for c in learned if c not in first],
@@ -89,7 +89,6 @@ class Changes:
                 for row in self.classes()
             },
             "confusions": self.info["confusions"],
-            "usage": self.info["usage"],
             "calibration": self.info["calibration"],
             "seconds_by_phase": self.info["seconds"],
             "bytes_before": self.old_size,
@@ -98,28 +97,27 @@ class Changes:
 
     def text(self) -> str:
         """A few lines for the terminal."""
-        rows, told = self.classes(), self.summary()
-        new, again = told["new_classes"], told["known_classes"]
-        what = f"{'looked at' if told['is_look'] else 'learned'} {told['source']} in "
-        what += f"{told['seconds']:.0f} s, {counted(len(new), 'new class', 'new classes')}"
+        rows, summary = self.classes(), self.summary()
+        new, again = summary["new_classes"], summary["known_classes"]
+        how = "fitted frozen features of" if summary["frozen_fit"] else "learned"
+        what = f"{how} {summary['source']} in {summary['seconds']:.0f} s: "
+        what += counted(len(new), "new class", "new classes")
         if again:
-            what += f" and more photos of {counted(len(again), 'known one', 'known ones')}"
+            what += f", more photos of {counted(len(again), 'known one', 'known ones')}"
         lines = [
-            f"Version {told['version']}: {told['edit'] or what}; it knows {told['classes']} now."
+            f"Version {summary['version']}: {summary['edit'] or what}; "
+            f"{counted(summary['classes'], 'class', 'classes')} in total."
         ]
-        if told["accuracy"] is None:
-            lines.append("Not tested: there are no held-out photos.")
+        if summary["accuracy"] is None:
+            lines.append("Accuracy: not tested, there are no held-out photos.")
         else:
-            tested = counted(told["tested"], "held-out photo", "held-out photos")
-            lines.append(f"Right on {told['accuracy']:.1f} % of {tested}.")
+            tested = counted(summary["tested"], "held-out photo", "held-out photos")
+            lines.append(f"Accuracy: {summary['accuracy']:.1f} % on {tested}.")
         old = {row.name for row in rows if not row.is_new}
         before = self.accuracy("before")
         if old and before is not None:
             after = self.accuracy("after")
-            lines.append(
-                f"Old classes: {before:.1f} % before, {after:.1f} % after, on the photos held out "
-                "then."
-            )
+            lines.append(f"Old classes: {before:.1f} % → {after:.1f} % on the same photos.")
         losers = sorted((row for row in rows if row.lost > 0), key=lambda row: -row.lost)
         for row in losers[:SHOWN]:
             lines.append(f"  {row.name}: {row.before:.0f} % → {row.after:.0f} %")
@@ -128,21 +126,24 @@ class Changes:
         crossed = [c for c in self.info["confusions"] if (c[0] in old) != (c[1] in old)]
         if old and crossed:
             pairs = ", ".join(f"{t} taken for {s} ({n}×)" for t, s, n in crossed[:SHOWN])
-            lines.append(f"Old and new confused: {pairs}.")
+            lines.append(f"Confusions of old and new classes: {pairs}.")
         grown = self.size - self.old_size
-        lines.append(f"On disk: {self.size / 1e6:.1f} MB for this version ({grown / 1e6:+.1f} MB).")
+        lines.append(f"Size: {self.size / 1e6:.1f} MB ({grown / 1e6:+.1f} MB).")
         return "\n".join(map(visible, lines))  # a name has no end of line
 
 
-def changes_of(store: Store, old: Version | None, new: Version) -> Changes:
-    """The changes between two versions that follow each other."""
+def changes_of(store: Store, new: Version, old: Version | None = None) -> Changes:
+    """The changes of a version, by default since its parent, if that is kept."""
+    parent = new.info["parent"]
+    if old is None and parent in store.numbers():
+        old = store.version(parent)
     return Changes(
         new.info, old.info if old else None, store.size(new), store.size(old) if old else 0
     )
 
 
 def history_of(store: Store) -> list[dict[str, Any]]:
-    """All versions by number; of damaged ones no more than what is wrong with them."""
+    """All versions by number; of damaged ones only the reason."""
     if store.is_new:
         return []
     current, damages = store.current(), store.damages()
@@ -151,14 +152,14 @@ def history_of(store: Store) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"version": number, "damaged": damages.get(number)}
         if number not in damages:
             version = store.version(number)
-            row |= changes_of(store, None, version).summary()
+            row |= Changes(version.info, None, store.size(version), 0).summary()
             row["parent"] = version.info["parent"]
         rows.append({**row, "current": number == current})
     return rows
 
 
 def line_of_descent(rows: list[dict[str, Any]]) -> set[int]:
-    """Of a history without damaged versions: the current one and those it was learned from."""
+    """Of a history without damaged versions: the current one and its ancestors."""
     parents = {row["version"]: row["parent"] for row in rows}
     line: set[int] = set()
     number = next((row["version"] for row in rows if row["current"]), None)
@@ -169,63 +170,54 @@ def line_of_descent(rows: list[dict[str, Any]]) -> set[int]:
 
 
 def undone_versions(rows: list[dict[str, Any]]) -> list[int]:
-    """Of a history without damaged versions: those beside the line that somebody went back from.
+    """Of a history without damaged versions: those that somebody went back from.
 
-    A first look that training went beyond was never undone.
+    A frozen-feature fit that training replaced was never undone.
     """
     line = line_of_descent(rows)
-    trained = {(row["parent"], row["source"]) for row in rows if not row["is_look"]}
+    trained = {(row["parent"], row["source"]) for row in rows if not row["frozen_fit"]}
     return [
         row["version"]
         for row in rows
         if row["version"] not in line
-        and not (row["is_look"] and (row["parent"], row["source"]) in trained)
+        and not (row["frozen_fit"] and (row["parent"], row["source"]) in trained)
     ]
 
 
 def difference(store: Store, old: Version, new: Version) -> dict[str, Any]:
     """What differs between two versions; accuracies in percent, None where nothing was tested."""
     before, after = _percentages(old), _percentages(new)
-    images = {name: _images(new, name) - _images(old, name) for name in [*before, *after]}
-    # The other options are fixed by the first learn, in `classifier.json`.
-    options = [version.info.get("training") or {} for version in (old, new)]
-    differing = sorted(
-        k for k in {*options[0], *options[1]} if options[0].get(k) != options[1].get(k)
-    )
+    images = {name: _images(new, name) - _images(old, name) for name in {**after, **before}}
+    # The first session fixes the other options, in `classifier.json`.
+    options = [version.info["training"] for version in (old, new)]
+    names = sorted({*options[0], *options[1]})
+    pairs = {name: [each.get(name) for each in options] for name in names}
     sizes = store.size(old), store.size(new)
     return {
         "old": old.number,
         "new": new.number,
         "classes_added": [name for name in after if name not in before],
         "classes_removed": [name for name in before if name not in after],
-        "accuracy": {
-            name: {
-                "old": before.get(name),
-                "new": after.get(name),
-                "change": _change(before.get(name), after.get(name)),
-            }
-            for name in [*after, *(name for name in before if name not in after)]
-        },
+        "accuracy": {name: _compared(before.get(name), after.get(name)) for name in images},
         "images_added": {name: count for name, count in images.items() if count},
         "bytes": {"old": sizes[0], "new": sizes[1], "change": sizes[1] - sizes[0]},
-        "options": {name: [o.get(name) for o in options] for name in differing},
-        "temperature": [version.info.get("temperature") for version in (old, new)],
+        "options": {name: pair for name, pair in pairs.items() if pair[0] != pair[1]},
+        "temperature": [version.info["temperature"] for version in (old, new)],
     }
 
 
 def _percentages(version: Version) -> dict[str, float | None]:
     """Accuracy of every class, in the order of the classes."""
-    tested = version.info.get("accuracy") or {}
-    counts = {name: tested.get(name) or (0, 0) for name in version.info["classes"]}
-    return {name: percent(*pair) for name, pair in counts.items()}
+    return {name: percent(*version.info["accuracy"][name]) for name in version.info["classes"]}
 
 
 def _images(version: Version, name: str) -> int:
-    return sum((version.info.get("images") or {}).get(name, ()))
+    return sum(version.info["images"].get(name, ()))
 
 
-def _change(old: float | None, new: float | None) -> float | None:
-    return None if old is None or new is None else new - old
+def _compared(old: float | None, new: float | None) -> dict[str, float | None]:
+    change = None if old is None or new is None else new - old
+    return {"old": old, "new": new, "change": change}
 
 
 def percent(right: int, tested: int) -> float | None:

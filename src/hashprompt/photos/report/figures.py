@@ -1,4 +1,4 @@
-"""What the page of a learn shows as pictures: figures of accuracy and usage, small photos."""
+"""Pictures of the report of a session: a figure of accuracy, small photos."""
 
 import io
 from collections.abc import Sequence
@@ -18,17 +18,16 @@ from hashprompt.report.figures import (
     legend_below,
     literal,
     new_axes,
-    usage_map,
 )
 from hashprompt.texts import visible
 
-MOST_CLASSES = 40  # rows of the figure
+MAX_CLASSES = 40  # rows of the figure
 PIXELS = 160  # longer side of a picture
 LOSS, KEPT, NEW, BEFORE = PALETTE[1], PALETTE[0], PALETTE[2], "#8a929c"
 
 
 def thumbnail(image: Tensor) -> bytes:
-    """JPEG of an image (3, H, W) uint8, at most 160 pixels long; no metadata comes along."""
+    """JPEG of an image (3, H, W) uint8, at most 160 pixels long, without metadata."""
     picture = Image.fromarray(image.permute(1, 2, 0).cpu().numpy())
     picture.thumbnail((PIXELS, PIXELS), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
@@ -36,7 +35,7 @@ def thumbnail(image: Tensor) -> bytes:
     return buffer.getvalue()
 
 
-def rows_to_draw(rows: Sequence[ClassChange], most: int = MOST_CLASSES) -> list[ClassChange]:
+def rows_to_draw(rows: Sequence[ClassChange], most: int = MAX_CLASSES) -> list[ClassChange]:
     """Tested classes, old ones by loss, then new ones by accuracy; the worst, if there are many."""
     tested = [row for row in rows if row.after is not None]
     old = sorted((row for row in tested if not row.is_new), key=lambda row: -_fall(row))
@@ -47,7 +46,7 @@ def rows_to_draw(rows: Sequence[ClassChange], most: int = MOST_CLASSES) -> list[
 
 def draw_accuracy(rows: Sequence[ClassChange], labels: dict[str, str]) -> Figure:
     """One line per class: a ring before, a dot after; new classes have a diamond only."""
-    axes = new_axes("Accuracy of each class, in %", "right on held-out photos (%)", "")
+    axes = new_axes("Accuracy by class", "accuracy on held-out photos (%)", "")
     figure_of(axes).set_size_inches(9.6, 1.7 + 0.25 * len(rows))
     for place, row in enumerate(rows):
         if row.before is not None and row.after is not None:
@@ -91,17 +90,6 @@ def _dots(
             zorder=3,
             label=label,
         )
-
-
-def draw_usage(usage: list[list[int]], names: Sequence[str]) -> Figure:
-    """Use of the experts (column) by each learn (row), with the names of the learns."""
-    axes = usage_map(usage, "learn")
-    axes.set_ylabel("")
-    figure_of(axes).set_size_inches(9.6, min(7.0, 2.0 + 0.3 * len(usage)))
-    if len(usage) <= 20:
-        labels = [label_of(name, number) for number, name in enumerate(names, 1)]
-        axes.set_yticks(range(len(labels)), labels)
-    return figure_of(axes)
 
 
 def label_of(name: str, number: int) -> str:

@@ -1,49 +1,67 @@
-"""The page of what a learn changed: it holds photos, so it is never written into the classifier."""
+"""The report of a session: it shows photos, so it is never written into the classifier."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
-from hashprompt.photos.defaults import in_words
+from hashprompt.errors import UserError
+from hashprompt.photos.evaluation import HeldOutPhotos, confused_photos
+from hashprompt.photos.plan import in_words
 from hashprompt.photos.report.changes import Changes, ClassChange
 from hashprompt.photos.report.figures import (
     draw_accuracy,
-    draw_usage,
     label_of,
     rows_to_draw,
     thumbnail,
 )
 from hashprompt.report.figures import render
 from hashprompt.report.pages import PageFigure, percent, render_template
-from hashprompt.storage.files import Target, write_atomically
+from hashprompt.storage.files import inside, write_atomically
 from hashprompt.texts import counted
 
-MOST_PHOTOS = 24
-USAGE_CAPTION = (
-    "A bright column is an expert that many learns share; bright cells scattered over a row are "
-    "experts a learn keeps to itself."
-)
+MAX_PHOTOS = 24
 
 
-def write_page(
-    changes: Changes, pictures: Sequence[dict[str, Any]], path: Target, name: str = ""
-) -> Path:
-    """Write the page and return its path.
+def write_report(
+    classifier: Path,
+    changes: Changes,
+    held_out: Sequence[HeldOutPhotos],
+    to: str | Path | Literal[True],
+) -> Path | None:
+    """Write the page of a version; None, with a warning, if that fails: what was learned is safe.
 
     Args:
-        changes: a version beside the one before it.
-        pictures: photos that are answered wrongly, each with `image` (3, H, W) uint8, `name`,
-            `truth`, `said` and `lost` (it was right before).
-        name: of the classifier, for the title.
+        classifier: its folder.
+        held_out: photos with predictions.
+        to: a folder; True is one next to the classifier.
     """
-    write_atomically(path, render_page(changes, pictures, name).encode())
-    return path
+    name = f"version-{changes.info['number']:04d}.html"
+    try:
+        if to is True:  # next to the folder, and as foreign as it
+            file = inside(classifier.parent, f"{classifier.name}-reports", name)
+        else:
+            file = inside(Path(to), name)
+        pictures = confused_photos(held_out, changes.info["classes"], MAX_PHOTOS)
+        write_atomically(file, render_page(changes, pictures, classifier.name).encode())
+    except UserError as error:
+        warnings.warn(f"No report: {error}", stacklevel=4)
+        return None
+    return file
 
 
 def render_page(changes: Changes, pictures: Sequence[dict[str, Any]], name: str = "") -> str:
+    """The page as HTML.
+
+    Args:
+        changes: a version and the one before it.
+        pictures: photos that are classified wrongly, each with `image` (3, H, W) uint8, `name`,
+            `truth`, `predicted` and `lost` (it was right before).
+        name: of the classifier, for the title.
+    """
     info, summary = changes.info, changes.summary()
     version = f"version {summary['version']}: learned {summary['source']}"
     crossed, confusions = _confusions(changes)
@@ -64,8 +82,7 @@ def render_page(changes: Changes, pictures: Sequence[dict[str, Any]], name: str 
         crossed=crossed,
         confusions=confusions,
         unlisted=wrong - sum(count for *_, count in info["confusions"]),
-        photos=[{**p, "jpeg": thumbnail(p["image"])} for p in pictures[:MOST_PHOTOS]],
-        usage_figure=_usage_figure(info),
+        photos=[{**p, "jpeg": thumbnail(p["image"])} for p in pictures],
         calibration=info["calibration"],
         temperature=info["temperature"],
         seconds=_second_rows(info["seconds"]),
@@ -119,7 +136,7 @@ def _loss_rows(changes: Changes) -> list[list[Any]]:
 
 
 def _confusions(changes: Changes) -> tuple[list[list[Any]], list[list[Any]]]:
-    """Those between old and new classes, and the others."""
+    """Confusions between old and new classes, and the others."""
     kind = {row.name: "new" if row.is_new else "old" for row in changes.classes()}
     rows = [
         [name, kind[name], other, kind[other], count]
@@ -136,13 +153,13 @@ def _second_rows(seconds: dict[str, float]) -> list[list[Any]]:
     ]
 
 
-def _asked_before(changes: Changes, row: ClassChange) -> int:
+def _tested_before(changes: Changes, row: ClassChange) -> int:
     return int(changes.info["before"].get(row.name, (0, 0))[1])
 
 
 def _tested(changes: Changes, row: ClassChange) -> str:
-    """Held-out photos asked about, and how many of them before, if those were fewer."""
-    before = _asked_before(changes, row)
+    """Held-out photos, and how many were tested before, if those were fewer."""
+    before = _tested_before(changes, row)
     return f"{row.tested} ({before} before)" if 0 < before < row.tested else str(row.tested)
 
 
@@ -159,22 +176,15 @@ def _accuracy_figure(changes: Changes) -> PageFigure | None:
     if not drawn:
         return None
     labels = {row.name: label_of(row.name, number) for number, row in enumerate(rows, 1)}
-    caption = ["A class with few held-out photos moves in large steps; the table says how many."]
-    if any(row.tested > _asked_before(changes, row) > 0 for row in rows):
-        caption.append("Photos held out by this learn do not count for classes that were known.")
+    caption = ["Classes with few held-out photos change in large steps; the table has the counts."]
+    if any(row.tested > _tested_before(changes, row) > 0 for row in rows):
+        caption.append("For old classes, photos held out by this session do not count.")
     if any(label == f"number {number}" for number, label in enumerate(labels.values(), 1)):
-        caption.append("A name the figure has no letters for is given by its number in the table.")
+        caption.append("A name that the figure cannot draw is given by its number in the table.")
     if len(drawn) < len(rows):
-        caption.append(f"Drawn are {len(drawn)} of {len(rows)} classes: the largest losses first.")
+        caption.append(f"Shown: {len(drawn)} of {len(rows)} classes, the largest losses first.")
     draw = partial(draw_accuracy, drawn, labels)
     return _figure(draw, "accuracy of each class before and after", " ".join(caption))
-
-
-def _usage_figure(info: dict[str, Any]) -> PageFigure | None:
-    if not info["usage"] or len(info["usage"][0]) < 2:  # one prompt for all
-        return None
-    draw = partial(draw_usage, info["usage"], info["batch_names"])
-    return _figure(draw, "share of each expert in each learn", USAGE_CAPTION)
 
 
 def _figure(draw: Callable[[], Figure], alt: str, caption: str) -> PageFigure:

@@ -1,22 +1,22 @@
-"""Groups of likeness among photos that nobody has named, by their plain features."""
+"""Clusters of similar photos that nobody has named, by their frozen features."""
 
 import numpy as np
 
-SMALLEST = 5  # photos that make a group
-NEIGHBOURS = 3  # that a photo must be near to, to be in a group
+MIN_SIZE = 5  # photos that make a cluster
+NEIGHBOURS = 3  # that a photo must be near to, to be in a cluster
 DIRECTIONS = 32  # distances in more of them tell less
-MOST = 4000  # photos that are grouped at once: their distances take 128 MB
+MAX_SAMPLE = 4000  # photos that are clustered at once: their distances take 128 MB
 CHUNK = 1024
 
 
-class Groups:
-    """Groups found by HDBSCAN in a sample of photos; others go where the most similar one is.
+class Clusters:
+    """Clusters found by HDBSCAN in a sample of photos; others go where the most similar one is.
 
-    Of the tree of clusters the leaves are taken: a person can give two groups one name, but has to
-    take apart by hand what one group mixes.
+    The leaves of the tree of clusters are taken: a person can give two clusters one name, but would
+    have to take apart a mixed one by hand.
 
     Args:
-        sample: (n, D) features, n of at most `MOST`.
+        sample: (n, D) features, n of at most `MAX_SAMPLE`.
     """
 
     def __init__(self, sample: np.ndarray) -> None:
@@ -24,14 +24,14 @@ class Groups:
 
         self._mean = sample.mean(0)
         directions = self._directed(sample)
-        # Principal directions of what is grouped.
+        # Principal directions of the sample.
         axes = np.linalg.svd(directions - directions.mean(0), full_matrices=False)[2]
         self._axes = axes[:DIRECTIONS].T
         self._sample = directions @ self._axes
         labels = np.full(len(sample), -1)
-        if len(sample) > SMALLEST:
+        if len(sample) > MIN_SIZE:
             found = HDBSCAN(
-                min_cluster_size=SMALLEST,
+                min_cluster_size=MIN_SIZE,
                 min_samples=NEIGHBOURS,
                 cluster_selection_method="leaf",
                 copy=True,
@@ -43,7 +43,7 @@ class Groups:
         return int(self._labels.max(initial=-1)) + 1
 
     def of(self, features: np.ndarray) -> np.ndarray:
-        """The group of each photo, (N,); -1 for those that are like no others.
+        """The cluster of each photo, (N,); -1 for those in none.
 
         Args:
             features: (N, D).
@@ -61,7 +61,7 @@ class Groups:
 
 
 def _largest_first(labels: np.ndarray) -> np.ndarray:
-    """The same groups (n,), numbered by their size."""
+    """The same clusters (n,), numbered by their size."""
     sizes = np.bincount(labels[labels >= 0], minlength=labels.max(initial=-1) + 1)
     ranks = np.empty(len(sizes), dtype=np.int64)
     ranks[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))

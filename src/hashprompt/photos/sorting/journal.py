@@ -1,12 +1,12 @@
 """The folder that photos are sorted into: what was decided so far, and where each photo is put.
 
     sorted/robin/            photos of a class
-    sorted/.sorting/         only while a sort is going on, or after it was killed
+    sorted/.sorting/         only during a sort, or after one was killed
     sorted/.sorted.json      folders that are no classes, which `learn` leaves out
-    sorted/decisions.csv     all decisions, once it is finished
+    sorted/decisions.csv     all decisions, once the sort is finished
 
-A line of the journal is written before the photo is put anywhere, so of a sort that was killed only
-the photo of the last line may not be put. Where the others are now is the user's business.
+A line of the journal is written before the photo is put anywhere, so after a kill only the photo of
+the last line may not be put. Photos that the user has moved since stay where they are.
 """
 
 import base64
@@ -15,10 +15,9 @@ import io
 import json
 import os
 import re
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ import numpy as np
 from hashprompt.data.reading.images import file_digest
 from hashprompt.errors import UserError
 from hashprompt.photos.inputs.image_files import content_digest
-from hashprompt.schemas.classifier import SortedFolder, SortJob
+from hashprompt.photos.store.schemas import Positive
 from hashprompt.storage.files import (
     Target,
     append_to,
@@ -44,12 +43,33 @@ from hashprompt.storage.files import (
     temporary_name,
 )
 from hashprompt.storage.json_files import read_json, write_json
+from hashprompt.storage.schema import Count, Schema
 from hashprompt.texts import csv_text
 
-STATE, JOB, DECISIONS, GROUPED = ".sorting", "job.json", "decisions.jsonl", "grouped.jsonl"
+STATE, JOB, DECISIONS = ".sorting", "sort.json", "decisions.jsonl"
 SORTED = ".sorted.json"
 COLUMNS = ("photo", "put", "label", "confidence", "unknown", "error")
-LONGEST = 200  # bytes of a folder's name; file systems take 255
+MAX_NAME = 200  # bytes of a folder's name; file systems take 255
+
+
+class StoredSort(Schema):
+    """`.sorting/sort.json`: what an unfinished sort does."""
+
+    inbox: str
+    model: str | None
+    version: Positive | None
+    backbone: str | None  # SHA-256 of the backbone where there is no model
+    copies: bool
+    move: bool
+    sure: float
+    unknown_threshold: float
+    first_group: Count
+
+
+class SortedFolder(Schema):
+    """`.sorted.json`: folders among sorted ones that are no classes."""
+
+    no_classes: list[str]
 
 
 @dataclass(frozen=True)
@@ -61,8 +81,9 @@ class Decision:
         folder: where it goes, in the target; None if that is not decided (yet).
         file: its name there.
         label, confidence, unknown, error: as the classifier answered.
-        feature: of a photo that is to be grouped: (D,) float16 in base64.
-        there: whether it was there before this sort, which then asks nothing.
+        feature: of a photo that is to be clustered: (D,) float16 in base64.
+        there: whether it was there before this sort.
+        clustered: whether it replaces an earlier decision about an unknown photo.
     """
 
     photo: str
@@ -74,6 +95,7 @@ class Decision:
     error: str = ""
     feature: str = ""
     there: bool = False
+    clustered: bool = False
 
     @property
     def put(self) -> str:
@@ -94,39 +116,34 @@ class SortFolder:
     Args:
         folder: the target.
         inbox: where photos come from.
-        copy: put copies, not links.
+        copy: make copies, not links.
         move: remove a photo from the inbox once it is put.
     """
 
     def __init__(self, folder: Path, inbox: Path, copy: bool, move: bool) -> None:
         self.folder, self.inbox, self.copy, self.move = folder, inbox, copy, move
 
-    def begin(self, job: dict[str, Any]) -> dict[str, Any]:
-        """The job that was begun here, which must be the same, or this one, written down."""
+    def begin(self, sort: dict[str, Any]) -> dict[str, Any]:
+        """The sort that was begun here, which must be the same, or this one, written down."""
         advice = f"Finish or remove {self.folder / STATE}; photos are not touched by that."
         try:
-            begun = read_json(self._state(JOB), SortJob, advice)
+            begun = read_json(self._state(JOB), StoredSort, advice)
         except FileNotFoundError:
-            for name in (DECISIONS, GROUPED):  # of a sort that was killed while it tidied up
-                remove_file(self._state(name))
-            return write_json(self._state(JOB), job)
-        same = ("inbox", "model", "backbone", "copies", "move", "sure", "unknown_threshold")
-        if any(begun.get(name, job[name]) != job[name] for name in same):  # older: no backbone
+            remove_file(self._state(DECISIONS))  # of a sort that was killed while it tidied up
+            return write_json(self._state(JOB), sort)
+        if any(begun[k] != v for k, v in sort.items() if k not in ("version", "first_group")):
             raise UserError(
                 f"An unfinished sort of {begun['inbox']} is in {self.folder}. Finish it first with "
                 "the same command and backbone, or choose another folder."
             )
         return begun
 
-    @property
-    def is_grouping(self) -> bool:
-        """Whether all decisions are made, and unknown photos are being put into groups."""
-        return self._state(GROUPED).exists()
+    # The journal. --------------------------------------------------------------------------
 
-    def decisions(self, name: str = DECISIONS) -> Iterator[Decision]:
+    def decisions(self) -> Iterator[Decision]:
         """All lines that were written whole."""
         try:
-            with open_file(self._state(name)) as lines:
+            with open_file(self._state(DECISIONS)) as lines:
                 for line in lines:
                     try:
                         yield Decision(**json.loads(line))
@@ -135,8 +152,43 @@ class SortFolder:
         except FileNotFoundError:
             return
 
-    def journal(self, name: str = DECISIONS) -> "Journal":
-        return Journal(self._state(name))
+    def last_decisions(self) -> Iterator[Decision]:
+        """The last one about each photo."""
+        clustered = {row.photo: row for row in self.decisions() if row.clustered}
+        rows = (row for row in self.decisions() if not row.clustered)
+        return (clustered.get(row.photo, row) for row in rows)
+
+    def journal(self) -> "Journal":
+        return Journal(self._state(DECISIONS))
+
+    def finish(self) -> None:
+        remove_ours(inside(self.folder, STATE), (JOB, DECISIONS))
+
+    def write_table(self) -> Path:
+        """All decisions as a CSV file, whose name is not taken yet."""
+        names = (f"decisions{'' if n == 1 else f'-{n}'}.csv" for n in range(1, 1_000_000))
+        target = next(t for name in names if not (t := inside(self.folder, name)).exists())
+        place = temporary_name(target)
+        with in_words(target):
+            try:
+                with create_file(place) as binary, io.TextIOWrapper(binary, "utf-8") as text:
+                    table = csv.writer(text, lineterminator="\n")
+                    table.writerow(COLUMNS)
+                    table.writerows(_cells(row) for row in self.last_decisions())
+                rename(place, target)
+            finally:
+                remove_file(place)
+        return target
+
+    def leave_out(self, folders: Iterable[str]) -> None:
+        """Remember folders that are no classes."""
+        names = sorted({*left_out(self.folder), *folders})
+        write_json(inside(self.folder, SORTED), {"no_classes": names})
+
+    def _state(self, name: str) -> Target:
+        return inside(self.folder, STATE, name)
+
+    # Photos. -------------------------------------------------------------------------------
 
     def settle(self, decision: Decision, journal: "Journal") -> Decision:
         """Choose a free name, write the decision down and put the photo; returns the decision."""
@@ -149,12 +201,6 @@ class SortFolder:
         self.put(decision)
         return decision
 
-    def put_last(self, present: "Present", name: str = DECISIONS) -> None:
-        """Put the photo of the last line: a kill may have come before that was done."""
-        for decision in deque(self.decisions(name), maxlen=1):
-            if present.find(self.inbox / decision.photo) in (None, decision.put):
-                self.put(decision)
-
     def put(self, decision: Decision) -> None:
         """Put a photo where it was decided to go; one that is there already stays."""
         if decision.folder is None:
@@ -162,12 +208,10 @@ class SortFolder:
         source = self.inbox / decision.photo
         target = inside(self.folder, decision.folder, decision.file)
         with in_words(target):
+            if not source.exists() or _is_same_path(source, target):
+                return  # moved by the user since, or in its place
             if not target.exists():
-                if not source.exists():
-                    return  # moved by the user since
                 place_file(source, target, self.copy)
-            elif not source.exists() or _is_same_path(source, target):
-                return
             if self.move and same_content(source, target):
                 *folders, name = Path(decision.photo).parts
                 # The photo itself may be a link: then that goes, and not what it leads to.
@@ -182,40 +226,15 @@ class SortFolder:
                 return name
         raise UserError(f"{self.folder / folder} holds too many photos called {source.name}.")
 
-    def present(self) -> "Present":
-        """What was in the target before this sort."""
-        rows = (row for name in (DECISIONS, GROUPED) for row in self.decisions(name))
-        own = Names(row.put for row in rows if not row.there)
-        return Present(self.folder, self.inbox, own)
-
-    def write_table(self) -> Path:
-        """All decisions as a CSV file, whose name is not taken yet."""
-        grouped = {row.photo: row for row in self.decisions(GROUPED)}
-        rows = (grouped.get(row.photo, row) for row in self.decisions())
-        names = (f"decisions{'' if n == 1 else f'-{n}'}.csv" for n in range(1, 1_000_000))
-        target = next(t for name in names if not (t := inside(self.folder, name)).exists())
-        place = temporary_name(target)
-        with in_words(target):
-            try:
-                with create_file(place) as binary, io.TextIOWrapper(binary, "utf-8") as text:
-                    table = csv.writer(text, lineterminator="\n")
-                    table.writerow(COLUMNS)
-                    table.writerows(_cells(row) for row in rows)
-                rename(place, target)
-            finally:
-                remove_file(place)
-        return target
-
-    def leave_out(self, folders: Iterable[str]) -> None:
-        """Remember folders that are no classes."""
-        names = sorted({*left_out(self.folder), *folders})
-        write_json(inside(self.folder, SORTED), {"no_classes": names})
-
-    def finish(self) -> None:
-        remove_ours(inside(self.folder, STATE), (JOB, DECISIONS, GROUPED))
-
-    def _state(self, name: str) -> Target:
-        return inside(self.folder, STATE, name)
+    def resume(self) -> "Present":
+        """Put the photo of the last line, before which a kill may have come; what else is there."""
+        last, own = None, set[str]()
+        for last in self.decisions():
+            own.update([] if last.there else [last.put])
+        present = Present(self.folder, self.inbox, own)
+        if last and present.find(self.inbox / last.photo) in (None, last.put):
+            self.put(last)
+        return present
 
 
 class Journal:
@@ -239,21 +258,21 @@ class Journal:
 
 
 class Present:
-    """Photos in the folders of a target, whoever has put them there.
+    """Photos that were in the folders of a target before a sort, whoever has put them there.
 
     A link is known by its inode, a copy by its size and content.
 
     Args:
-        target: its folders are looked into, those inside them not.
+        target: its folders are read, those inside them not.
         inbox: left out, if it is one of them.
-        own: `folder/name` of photos that are left out.
+        own: `folder/name` of photos that the sort has put itself.
     """
 
-    def __init__(self, target: Path, inbox: Path, own: "Names") -> None:
+    def __init__(self, target: Path, inbox: Path, own: Collection[str]) -> None:
         self._target = target
         self._links: dict[tuple[int, int], str] = {}
         self._sizes: dict[int, list[str]] = defaultdict(list)
-        self._contents: dict[int, dict[str, str]] = {}  # by size, once somebody asks
+        self._contents: dict[int, dict[str, str]] = {}  # by size, once they are needed
         for folder in listed(target):
             is_folder = folder.is_dir(follow_symlinks=False) and not folder.name.startswith(".")
             if not is_folder or Path(folder.path) == inbox:
@@ -269,7 +288,7 @@ class Present:
         """Where a photo is in the target, `folder/name`."""
         try:
             status = os.stat(photo)
-        except OSError:  # whoever reads it will say so
+        except OSError:  # reading it will report that
             return None
         link = self._links.get((status.st_dev, status.st_ino))
         if link is not None or status.st_size not in self._sizes:
@@ -282,33 +301,12 @@ class Present:
         return self._contents[status.st_size].get(content_digest(photo))
 
 
-class Names:
-    """A set of names in eight bytes each: there may be millions."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._marks = np.sort(np.fromiter((_mark(name) for name in names), dtype=np.uint64))
-
-    def __len__(self) -> int:
-        return len(self._marks)
-
-    def __contains__(self, name: str) -> bool:
-        mark = np.uint64(_mark(name))
-        place = int(np.searchsorted(self._marks, mark))
-        return place < len(self._marks) and bool(self._marks[place] == mark)
-
-
-def _mark(name: str) -> int:
-    digest = blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
 def left_out(folder: Path) -> list[str]:
     """Names of folders in a sorted folder that are no classes; none in any other folder."""
     try:
-        found = read_json(inside(folder, SORTED), SortedFolder, "Remove it.")
+        return list(read_json(inside(folder, SORTED), SortedFolder, "Remove it.")["no_classes"])
     except FileNotFoundError:
         return []
-    return list(found["no_classes"])
 
 
 def refuse_unfinished(folder: Path) -> None:
@@ -321,19 +319,17 @@ def refuse_unfinished(folder: Path) -> None:
 
 
 def folder_names(classes: Iterable[str]) -> list[str]:
-    """A folder for each class: its name, but for what file systems do not take; no two alike."""
+    """A folder for each class: its name, but for what file systems refuse; no two the same."""
     folders: list[str] = []
     taken: set[str] = set()
     for name in classes:
         safe = re.sub(r'[/\\:*?"<>|\x00-\x1f]', "_", name)
-        safe = safe.encode()[:LONGEST].decode(errors="ignore").strip(" ") or "_"
+        safe = safe.encode()[:MAX_NAME].decode(errors="ignore").strip(" ") or "_"
         safe = re.sub(r"^\.|\.$", "_", safe)
-        free = next(
-            free
-            for number in range(1, 1_000_000)
-            # Some file systems know no case.
-            if (free := safe if number == 1 else f"{safe}-{number}").casefold() not in taken
-        )
+        free, number = safe, 1
+        while free.casefold() in taken:  # some file systems know no case
+            number += 1
+            free = f"{safe}-{number}"
         taken.add(free.casefold())
         folders.append(free)
     return folders
@@ -341,11 +337,7 @@ def folder_names(classes: Iterable[str]) -> list[str]:
 
 def same_content(first: Path, second: Path) -> bool:
     """Whether two files hold the same bytes; links to one file do."""
-    if os.path.samefile(first, second):
-        return True
-    if os.path.getsize(first) != os.path.getsize(second):
-        return False
-    return file_digest(first) == file_digest(second)
+    return os.path.samefile(first, second) or file_digest(first) == file_digest(second)
 
 
 def _is_same_path(first: Path, second: Path) -> bool:

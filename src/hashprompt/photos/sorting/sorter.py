@@ -1,27 +1,26 @@
-"""Sort a folder of photos into folders of classes, with what a classifier knows or without any."""
+"""Sort a folder of photos into folders of classes, or into clusters without any classifier."""
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hashprompt.data.reading.folders import images_below
 from hashprompt.data.reading.images import SUFFIXES, UnreadableImage, read_image
 from hashprompt.errors import UserError
-from hashprompt.photos.answers import Answer
-from hashprompt.photos.inputs.predict_inputs import InputImage, InputLoader, RawInput
-from hashprompt.photos.sorting.clusters import MOST, Groups
+from hashprompt.photos.answers import Answer, Answering, refuse_bad_question
+from hashprompt.photos.inputs.predict_inputs import InputLoader, RawInput
+from hashprompt.photos.sorting.clusters import MAX_SAMPLE, Clusters
 from hashprompt.photos.sorting.journal import (
-    GROUPED,
     Decision,
     Journal,
-    Names,
     Present,
     SortFolder,
     decode_feature,
@@ -34,57 +33,46 @@ from hashprompt.storage.lock import locked
 from hashprompt.texts import counted, visible
 from hashprompt.ui.progress import photo_bar
 
+if TYPE_CHECKING:
+    from hashprompt.photos.continual import ContinualClassifier
+
 AT_ONCE = 256  # photos whose names and answers are in memory
+BATCH = 32
 ON_SHEET = 30  # photos that a contact sheet shows
 SHEET_SIDE = 192  # pixels to which they are reduced when they are read
-
-
-class Answering(Protocol):
-    """What says something of photos: a version of a classifier, or a bare backbone."""
-
-    classes: list[str]
-
-    @property
-    def short_side(self) -> int:
-        """To which photos are reduced that it is asked about."""
-
-    def stream(self, inputs: Iterable[InputImage]) -> Iterator[tuple[Answer, np.ndarray | None]]:
-        """Answer of each image, and the plain feature (D,) of those that are unknown."""
+MAX_ERRORS = 5  # that a result names
+Model = Callable[[], Answering]  # opened once there is a photo to classify
 
 
 @dataclass(frozen=True)
-class Sorted:
-    """What a sort did: how many photos went where."""
+class SortResult:
+    """How many photos went where."""
 
     folder: Path
     classes: dict[str, int]  # by folder
     unsure: int
-    groups: dict[str, int]  # by folder
-    alone: int  # unknown, and like no others
+    groups: dict[str, int]  # clusters, by folder
+    alone: int  # unknown, and in no cluster
     errors: tuple[tuple[str, str], ...]  # the first of those that cannot be read, and why
     unreadable: int
     table: Path
     notes: tuple[str, ...] = ()
     there: int = 0  # before, and left where they are
-    model: Path | None = None  # the classifier that was asked
+    model: Path | None = None  # the classifier
 
     def text(self) -> str:
-        told = []
-        if self.classes:
-            known = sum(self.classes.values())
-            told.append(f"{known:,} into {counted(len(self.classes), 'class', 'classes')}")
-        if self.unsure:
-            told.append(f"{self.unsure:,} unsure")
-        if self.groups:
-            grouped = sum(self.groups.values())
-            groups = counted(len(self.groups), "group of likeness", "groups of likeness")
-            told.append(f"{grouped:,} into {groups}")
-        if self.alone:
-            told.append(f"{self.alone:,} like no others")
-        if self.there:
-            told.append(f"{self.there:,} there already")
-        if told:
-            lines = [f"Sorted into {self.folder}: {', '.join(told)}."]
+        clusters = counted(len(self.groups), "cluster", "clusters")
+        classes = counted(len(self.classes), "class", "classes")
+        counts = {
+            f"into {classes}": sum(self.classes.values()),
+            "unsure": self.unsure,
+            f"into {clusters}": sum(self.groups.values()),
+            "without a cluster": self.alone,
+            "there already": self.there,
+        }
+        done = ", ".join(f"{number:,} {where}" for where, number in counts.items() if number)
+        if done:
+            lines = [f"Sorted into {self.folder}: {done}."]
         elif self.unreadable:
             lines = [f"Nothing is sorted into {self.folder}."]
         else:
@@ -93,9 +81,8 @@ class Sorted:
         lines.append(f"All decisions: {self.table}")
         if self.groups:
             lines.append(
-                "Look at the sheet beside each group (.jpg), give its folder the name of a class, "
-                "put right what is wrong, then: "
-                f"hashprompt learn {self.model or 'MODEL'} {self.folder}"
+                "Look at the contact sheet of each cluster (.jpg), rename its folder to a class, "
+                f"correct mistakes, then: hashprompt learn {self.model or 'MODEL'} {self.folder}"
             )
         lines += [*self.notes, *(f"{name}: {reason}" for name, reason in self.errors)]
         if self.unreadable:
@@ -116,7 +103,7 @@ class Sorter:
         inbox: a folder of photos, and of folders of photos.
         into: the target, new or existing.
         sure: photos of a lower confidence are unsure.
-        copy: put copies; else links, where the disk knows them.
+        copy: make copies; else links, where the disk allows them.
         move: remove photos from the inbox once they are put.
     """
 
@@ -145,59 +132,82 @@ class Sorter:
         self.inbox, self.into, self.sure, self.quiet = source, into, sure, quiet
         self.target = SortFolder(target, source, copy, move)
 
-    def run(
-        self,
-        open_answering: Callable[[int | None], Answering],
-        model: Path | None,
-        version: int | None,
-        unknown_threshold: float,
-        backbone: str | None = None,
-    ) -> Sorted:
-        """Sort, or go on with what was killed.
+    def sort_by(self, classifier: "ContinualClassifier", threshold: float) -> SortResult:
+        """Sort by the current version of a classifier.
 
         Args:
-            open_answering: what answers, of a version; told the one that the sort began with.
-            model: the classifier's folder, None if there is none.
-            version: of it.
-            backbone: SHA-256 of what answers if there is none.
+            threshold: photos whose `unknown` is higher are clustered.
+        """
+        refuse_bad_question(threshold)
+        store = classifier.store
+        asked = {"model": str(store.folder.resolve()), "version": store.current()}
+
+        def opened(version: int | None) -> tuple[list[str], Model]:
+            return store.version(version).info["classes"], lambda: classifier.predictor(version)
+
+        done = self.run(opened, {**asked, "backbone": None, "unknown_threshold": threshold})
+        return replace(done, model=store.folder)
+
+    def cluster(self, backbone: str | None) -> SortResult:
+        """Sort without a classifier.
+
+        Args:
+            backbone: by name or file; by default what a first session would choose.
+        """
+        from hashprompt.photos.predictor import FrozenFeatures
+
+        model = FrozenFeatures(backbone)
+        weights = model.config.backbone.weights_sha256
+        asked = {"model": None, "version": None, "backbone": weights, "unknown_threshold": 0.0}
+        return self.run(lambda _: ([], lambda: model), asked)
+
+    def run(
+        self, opened: Callable[[int | None], tuple[list[str], Model]], asked: dict[str, Any]
+    ) -> SortResult:
+        """Sort, or resume a sort that was killed.
+
+        Args:
+            opened: classes and model of a version: the one that the sort began with.
+            asked: model, version, backbone and threshold, as they are stored.
         """
         in_use = f"Another process is sorting into {self.into}. Try again later."
         with locked(self.target.folder, lambda: in_use):
-            group = "group" if model is None else "unknown"
-            job = self.target.begin(
-                {
-                    "inbox": str(self.inbox),
-                    "model": None if model is None else str(model.resolve()),
-                    "version": version,
-                    "backbone": backbone,
-                    "copies": self.target.copy,
-                    "move": self.target.move,
-                    "sure": self.sure,
-                    "unknown_threshold": unknown_threshold,
-                    "first_group": self._free_group(group),
-                }
-            )
-            answering = open_answering(job["version"])
-            others = ["unsure", "alone" if model is None else "unknown"]
-            *named, unsure, alone = folder_names([*answering.classes, *others])
-            folders = dict(zip(answering.classes, named, strict=True))
+            has_model = asked["model"] is not None
+            prefix = "unknown" if has_model else "group"
+            given = {
+                **asked,
+                "inbox": str(self.inbox),
+                "copies": self.target.copy,
+                "move": self.target.move,
+                "sure": self.sure,
+                "first_group": self._free_group(prefix),
+            }
+            begun = self.target.begin(given)
+            classes, model = opened(begun["version"])
+            others = ["unsure", "unknown" if has_model else "alone"]
+            *named, unsure, alone = folder_names([*classes, *others])
+            folders = dict(zip(classes, named, strict=True))
             self.target.leave_out([unsure, alone])
-            present = self.target.present()
-            if not self.target.is_grouping:  # else photos that came since are for the next sort
-                self._decide(answering, folders, unsure, present)
-            names = _group_names(group, int(job["first_group"]), named)
-            groups = self._group(names, alone, present)
-            return replace(self._finish(folders, unsure, alone, groups), model=model)
+            present = self.target.resume()
+            # Photos that have come since clusters were made are for the next sort.
+            if not any(row.clustered for row in self.target.decisions()):
+                self._decide(cache(model), asked["unknown_threshold"], folders, unsure, present)
+            names = _group_names(prefix, begun["first_group"], named)
+            return self._finish(folders, unsure, alone, self._cluster(names, alone))
 
     # The steps. ----------------------------------------------------------------------------
 
     def _decide(
-        self, answering: Answering, folders: dict[str, str], unsure: str, present: Present
+        self,
+        model: Model,
+        threshold: float,
+        folders: dict[str, str],
+        unsure: str,
+        present: Present,
     ) -> None:
-        """Ask about all photos that are not there; put those that are known or unsure."""
+        """Classify all photos that are not there; put those that are known or unsure."""
         target = self.target
-        target.put_last(present)
-        done = Names(decision.photo for decision in target.decisions())
+        done = {decision.photo for decision in target.decisions()}
         total = sum(1 for _ in self._photos())
         waiting = (name for name in self._photos() if name not in done)
         with photo_bar("sorting", total, self.quiet) as advance:
@@ -206,8 +216,9 @@ class Sorter:
                 new = self._new(waiting, present, journal, advance)
                 while names := list(islice(new, AT_ONCE)):
                     items = [RawInput(name, self.inbox / name) for name in names]
-                    inputs = InputLoader(items, answering.short_side)
-                    for answer, feature in answering.stream(inputs):
+                    inputs = InputLoader(items, model().short_side)
+                    rows = model().stream(inputs, threshold, BATCH, lambda a: bool(a.is_unknown))
+                    for answer, feature in rows:
                         decision = self._decision(answer, feature, folders, unsure)
                         target.settle(decision, journal)
                         advance(1)
@@ -219,10 +230,7 @@ class Sorter:
         journal: Journal,
         advance: Callable[[int], None],
     ) -> Iterator[str]:
-        """Photos that are not in the target yet; of others it is written down where they are.
-
-        Somebody may have put them there who knew better.
-        """
+        """Photos that are not in the target yet; where the others are is written down."""
         for name in names:
             place = present.find(self.inbox / name)
             if place is None:
@@ -246,34 +254,33 @@ class Sorter:
             return replace(known, feature=encode_feature(feature))
         return replace(known, folder=folders[label] if answer.confidence >= self.sure else unsure)
 
-    def _group(self, names: Iterator[str], alone: str, present: Present) -> dict[str, int]:
-        """Put unknown photos into groups, with a sheet each; how many are in each.
+    def _cluster(self, names: Iterator[str], alone: str) -> dict[str, int]:
+        """Put unknown photos into clusters, with a sheet each; how many are in each.
 
         Args:
-            names: of folders for groups.
-            alone: the folder of photos that are like no others.
+            names: of folders for clusters.
+            alone: the folder of photos that are in none.
         """
         target = self.target
         total = sum(1 for _ in self._unknown())
         if not total:
             return {}
-        chosen = set(np.linspace(0, total - 1, min(total, MOST)).astype(int).tolist())
+        chosen = set(np.linspace(0, total - 1, min(total, MAX_SAMPLE)).astype(int).tolist())
         sample = [decode_feature(d.feature) for i, d in enumerate(self._unknown()) if i in chosen]
-        groups = Groups(np.stack(sample))
-        folders = [*islice(names, len(groups)), alone]  # of the label -1 too
+        clusters = Clusters(np.stack(sample))
+        folders = [*islice(names, len(clusters)), alone]  # of the label -1 too
         target.leave_out(folders)
-        target.put_last(present, GROUPED)
-        done = {decision.photo: decision for decision in target.decisions(GROUPED)}
+        done = {decision.photo: decision for decision in target.decisions() if decision.clustered}
         files: dict[str, list[Path]] = {alone: []}
         waiting = self._unknown()
-        with closing(target.journal(GROUPED)) as journal:
+        with closing(target.journal()) as journal:
             while rows := list(islice(waiting, AT_ONCE)):
-                labels = groups.of(np.stack([decode_feature(row.feature) for row in rows]))
+                labels = clusters.of(np.stack([decode_feature(row.feature) for row in rows]))
                 for row, label in zip(rows, labels.tolist(), strict=True):
                     put = done.get(row.photo)  # before a kill
                     if put is None:
-                        decision = replace(row, folder=folders[label], feature="")
-                        put = target.settle(decision, journal)
+                        new = replace(row, folder=folders[label], feature="", clustered=True)
+                        put = target.settle(new, journal)
                     files.setdefault(str(put.folder), []).append(target.folder / put.put)
         shown = sorted(files.keys() - {alone})
         for folder in shown:
@@ -295,35 +302,27 @@ class Sorter:
 
     def _finish(
         self, folders: dict[str, str], unsure: str, alone: str, groups: dict[str, int]
-    ) -> Sorted:
-        counts: Counter[str] = Counter()
-        errors: list[tuple[str, str]] = []
-        unreadable = there = 0
-        for decision in self.target.decisions():
-            if decision.there:
-                there += 1
-            elif decision.folder:
-                counts[decision.folder] += 1
-            elif decision.error:
-                unreadable += 1
-                errors += [(decision.photo, decision.error)] if len(errors) < 5 else []
+    ) -> SortResult:
+        decisions = self.target.decisions
+        counts = Counter(d.folder for d in decisions() if not (d.there or d.clustered))
+        errors = [(decision.photo, decision.error) for decision in decisions() if decision.error]
         notes = [
             f"The folder of the class {name} is called {folder}: learn it with --rename "
             f"'{folder}={name}'."
             for name, folder in folders.items()
             if name != folder and counts[folder]
         ]
-        done = Sorted(
+        done = SortResult(
             self.into,
             {folder: counts[folder] for folder in folders.values() if counts[folder]},
             counts[unsure],
             {name: count for name, count in groups.items() if name != alone},
             groups.get(alone, 0),
-            tuple(errors),
-            unreadable,
+            tuple(errors[:MAX_ERRORS]),
+            len(errors),
             self.into / self.target.write_table().name,
             tuple(notes),
-            there,
+            sum(decision.there for decision in decisions()),
         )
         self.target.finish()
         return done
@@ -340,14 +339,14 @@ class Sorter:
         return (decision for decision in self.target.decisions() if decision.feature)
 
     def _free_group(self, prefix: str) -> int:
-        """The first number from which no group is there yet."""
+        """The first number from which no cluster is there yet."""
         paths = self.into.iterdir() if self.into.is_dir() else ()
         found = (re.fullmatch(rf"{prefix}-([0-9]{{1,9}})(\.jpg)?", path.name) for path in paths)
         return max((int(match[1]) for match in found if match), default=0) + 1
 
 
 def _group_names(prefix: str, first: int, classes: Iterable[str]) -> Iterator[str]:
-    """Names of folders for groups, of which none is that of a class."""
+    """Names of folders for clusters, none of them that of a class."""
     taken = {name.casefold() for name in classes}
     names = (f"{prefix}-{number:02d}" for number in count(first))
     return (name for name in names if name not in taken)

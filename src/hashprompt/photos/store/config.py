@@ -1,4 +1,4 @@
-"""What is fixed in a classifier's life: backbone and options."""
+"""What the first session fixes: backbone and options."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from hashprompt.options import Options, build
 from hashprompt.options.run import RunOptions
 from hashprompt.photos.options import complete, new_options
 
-# Options that may be others each time: they change no answer, or one learn only.
+# Options that may change: they change no answer, or one session only.
 CHANGEABLE = {"epochs", "batch_size", "device", "eval_batch_size", "checkpoint_minutes"}
 # Photos are reduced to this share of the ViT's input when they are read: 256 pixels for 224.
 READING_MARGIN = 8 / 7
@@ -35,7 +35,7 @@ READING_MARGIN = 8 / 7
 
 @dataclass(frozen=True)
 class ClassifierConfig:
-    """What never changes in a classifier's life: backbone and options."""
+    """What never changes in a classifier: backbone, options and random seed."""
 
     options: dict[str, Any]  # every option of Averaged prompt and of a run
     seed: int
@@ -60,7 +60,7 @@ class ClassifierConfig:
         """The choices of a classifier on disk, with its own backbone and no other.
 
         Args:
-            changes: options the user gives today; only those in ``CHANGEABLE`` may differ.
+            changes: options given now; only those in ``CHANGEABLE`` may differ.
         """
         options = _with_changes(folder, header, changes or {})
         recorded = header["backbone"]
@@ -70,14 +70,14 @@ class ClassifierConfig:
         loaded = load_backbone(name, recorded["image_size"], backbone is not None, known)
         if loaded.weights_sha256 != recorded["sha256"]:
             raise UserError(
-                f"{name} is not the backbone that {folder} was taught with: the weights differ "
+                f"{name} is not the backbone of {folder}: the weights differ "
                 f"(SHA-256 {loaded.weights_sha256[:12]}…, expected {recorded['sha256'][:12]}…). "
                 f"Give the right one, `{recorded['name']}`, as backbone (`--backbone`)."
             )
         statistics = loaded.preprocessing.statistics()
         if recorded["preprocessing"] != statistics:
             raise UserError(
-                f"{name} has the weights that {folder} was taught with, but other preprocessing: "
+                f"{name} has the weights of {folder}, but other preprocessing: "
                 f"{statistics}, expected {shortened(recorded['preprocessing'], 200)}. Give the "
                 "file as it was."
             )
@@ -111,7 +111,7 @@ class ClassifierConfig:
         return views_of(self.run_options, self.backbone.preprocessing, photo_stream(()))
 
     @torch.no_grad()
-    def plain_features(self, images: Sequence[np.ndarray]) -> np.ndarray:
+    def frozen_features(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """(B, D) of images (3, h, w) uint8 of any size."""
         seen = self.views.clean(PhotoBatch(map(torch.from_numpy, images)).to(self.device))
         with autocast(self.run_options, self.device):
@@ -123,7 +123,7 @@ class ClassifierConfig:
         return reading_size(self.backbone)
 
     def make_method(self, training: Mapping[str, Any] | None = None) -> AveragedPrompt:
-        """A method that has learned nothing; `training` replaces options for one learn."""
+        """A method that has learned nothing; `training` replaces options for one session."""
         values = _part({**self.options, **(training or {})}, AveragedPromptConfig)
         seed_everything(self.seed, "method")
         self.backbone.model.to(self.device)
@@ -134,13 +134,13 @@ class ClassifierConfig:
 def _with_changes(
     folder: Path, header: dict[str, Any], changes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Stored options with today's; refuses to change what the first learn has fixed."""
+    """Stored options with those given now; refuses to change what the first session fixed."""
     stored: dict[str, Any] = header["options"]
     options = complete({**stored, **changes})
     for name in changes:
         if name not in CHANGEABLE and options[name] != stored[name]:
             raise UserError(
-                f"{folder} was taught with {name}={stored[name]}, which its first learn fixed; "
+                f"{folder} has {name}={stored[name]}, which its first session fixed; "
                 f"{name}={options[name]} needs a new classifier."
             )
     return options
@@ -154,14 +154,13 @@ def _part(values: Mapping[str, Any], group: type[Options]) -> dict[str, Any]:
     return {k: v for k, v in values.items() if k in group.model_fields}
 
 
-def weights_file(name: str) -> tuple[str | None, Path] | None:
-    """What the architecture of a backbone is called, and its file; None for the embedded one."""
+def weights_file(name: str) -> Path | None:
+    """The file of a backbone; None for the embedded one."""
     if name == NANO:
         return None
-    brought = brought_file(name)
-    if brought is not None:
-        return brought
-    return name, (obtain if name in CATALOGUE else timm_file)(name, may_download=False)
+    if brought := brought_file(name):
+        return brought[1]
+    return (obtain if name in CATALOGUE else timm_file)(name, may_download=False)
 
 
 def find_backbone(folder: Path, recorded: Mapping[str, Any]) -> str:
@@ -178,12 +177,12 @@ def find_backbone(folder: Path, recorded: Mapping[str, Any]) -> str:
     if elsewhere.is_file():
         return f"{prefix}{elsewhere}"
     raise UserError(
-        f"The backbone of {folder} is not here: no file {file}, and none of that name in the "
-        "folder that HASHPROMPT_WEIGHTS names. Give the file as backbone (`--backbone FILE`), or "
-        "export the classifier with its backbone."
+        f"The backbone of {folder} is missing: no file {file}, and none of that name in the folder "
+        "that HASHPROMPT_WEIGHTS names. Give the file as backbone (`--backbone FILE`), or export "
+        "the classifier with its backbone."
     )
 
 
 def photo_stream(tasks: tuple[TaskData, ...]) -> Stream:
-    """Photos as a stream: nothing else about them decides a number."""
+    """Photos as a stream."""
     return Stream("photos", "class", tasks, (), (), (), "", flip=True)

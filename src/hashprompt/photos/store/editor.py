@@ -1,7 +1,6 @@
 """Edit what a classifier knows: forget, merge and rename classes, each as a new version."""
 
 import time
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +19,6 @@ from hashprompt.photos.evaluation import (
 from hashprompt.photos.store.config import ClassifierConfig, photo_stream
 from hashprompt.photos.store.edits import (
     Edit,
-    batch_counts,
     edited_info,
     edited_records,
     renamed_tests,
@@ -28,7 +26,7 @@ from hashprompt.photos.store.edits import (
 from hashprompt.photos.store.store import Store, Version
 from hashprompt.ui.progress import ProgressBars
 
-FORGOTTEN = -1  # what a photo was taken for that was taken for a forgotten class: it was wrong
+FORGOTTEN = -1  # prediction for a photo that was taken for a forgotten class: it was wrong
 
 
 def apply_edit(
@@ -40,11 +38,11 @@ def apply_edit(
 ) -> Version:
     """Make the edited version of the current one, and commit it.
 
-    Held-out photos that still lie where they were are asked anew, so that temperature, the scale
-    of `unknown` and accuracies are those of the classes there are now.
+    Held-out photos that are still in place are tested again, so that temperature, the scale of
+    `unknown` and accuracies are those of the new classes.
 
     Args:
-        moved: where held-out photos lie from now on that lie elsewhere still, from path to path.
+        moved: held-out photos that will be moved, old path to new.
     """
     started = time.perf_counter()
     version = store.version()
@@ -58,9 +56,11 @@ def apply_edit(
         assert isinstance(method, AveragedPrompt)
         load_grown(method, tensors)
         with unfit_if_it_fails():
-            relabel(method, edit.ids, _photos(version.info))
+            relabel(
+                method, edit.ids, [version.info["images"][c][0] for c in version.info["classes"]]
+            )
         tensors = method.state_dict()
-        info |= {"usage": method.usage(), "sizes": method.sizes()}
+        info["sizes"] = method.sizes()
         info |= _test(trainer, config, edit, store.photos(version), records, info)
     for row in records.values():
         row[2] = (moved or {}).get(row[2], row[2])
@@ -69,7 +69,7 @@ def apply_edit(
 
 
 def trained_parts(store: Store, config: ClassifierConfig) -> list[str]:
-    """What of the current version was made of several classes at once, in words."""
+    """Parts of the current version that were trained on several classes at once, in words."""
     method = config.make_method({"epochs": 0})
     load_grown(method, store.tensors(store.version()))
     trained = ["the shared prompt", "the head's rows of other classes"]
@@ -90,14 +90,6 @@ def _trainer(store: Store, config: ClassifierConfig, quiet: bool) -> Trainer:
     )
 
 
-def _photos(info: dict[str, Any]) -> list[int]:
-    """Training photos of each class, over all learns."""
-    photos: Counter[int] = Counter()
-    for batch, counts in zip(info["batches"], batch_counts(info), strict=True):
-        photos.update(dict(zip(batch, counts, strict=True)))
-    return [photos[label] for label in range(len(info["classes"]))]
-
-
 def _test(
     trainer: Trainer,
     config: ClassifierConfig,
@@ -106,7 +98,7 @@ def _test(
     records: dict[str, list[Any]],
     info: dict[str, Any],
 ) -> dict[str, Any]:
-    """What held-out photos say of the edited version; `records` get its answers."""
+    """Results of the edited version on held-out photos; `records` get its predictions."""
     rows = {digest: PhotoRecord(*row) for digest, row in records.items()}
     for digest, row in rows.items():
         if row.predicted is None and old[digest][3] is not None:
@@ -117,8 +109,8 @@ def _test(
     )
     if not tested["calibration"]["fitted"] and info["calibration"].get("fitted"):
         notes.append(
-            "Too few held-out photos are left to calibrate anew: how sure it says to be was "
-            "measured on the classes before."
+            "Too few held-out photos are left to calibrate again: the temperature was fitted on "
+            "the classes before."
         )
     for digest, predicted in predicted_by_digest(photos).items():
         records[digest][3] = predicted

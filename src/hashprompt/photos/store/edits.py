@@ -1,6 +1,5 @@
 """What an edit of the classes means for `version.json` and `photos.json`; imports no torch."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,20 +27,14 @@ class Edit:
     def only_names(self) -> bool:
         return self.ids == list(range(len(self.names)))
 
-    @property
-    def merges(self) -> bool:
-        kept = [new for new in self.ids if new is not None]
-        return len(set(kept)) < len(kept)
-
 
 def rename_edit(classes: Sequence[str], old: str, new: str) -> Edit:
-    place = _place(classes, old)
+    _place(classes, old)  # refuses a name that is not there
     others = [name for name in classes if name != old]
     new = check_new_name(new, others)
     if new == old:
         raise UserError(f"The class is called `{old}` already.")
     names = [new if name == old else name for name in classes]
-    assert names[place] == new
     return Edit(f"renamed {old} to {new}", names, list(range(len(names))))
 
 
@@ -70,47 +63,22 @@ def _place(classes: Sequence[str], name: str) -> int:
     return list(classes).index(name)
 
 
-def batch_counts(info: Mapping[str, Any]) -> list[list[int]]:
-    """Training photos of each class of each learn, beside `batches`.
-
-    Older versions know only how many photos a class has in all; those are shared out evenly.
-    """
-    if info.get("batch_counts") is not None:
-        return list(info["batch_counts"])
-    batches = info.get("batches", [])
-    times = Counter(label for batch in batches for label in batch)
-    names = info.get("classes", [])
-    each = {
-        label: max(1, info["images"][names[label]][0] // count) for label, count in times.items()
-    }
-    return [[each[label] for label in batch] for batch in batches]
-
-
 def edited_info(info: Mapping[str, Any], edit: Edit) -> dict[str, Any]:
-    """`version.json` after an edit, but for what a test of held-out photos tells."""
-    batches, names = [], []
-    for batch, counts, name in zip(
-        info["batches"], batch_counts(info), info["batch_names"], strict=True
-    ):
-        photos: Counter[int] = Counter()
-        for label, count in zip(batch, counts, strict=True):
-            new = edit.ids[label]
-            if new is not None:
-                photos[new] += count
-        if photos:
-            batches.append(dict(sorted(photos.items())))
-            names.append(name)
+    """`version.json` after an edit, but for the results on held-out photos."""
+    batches = [
+        sorted({new for label in batch if (new := edit.ids[label]) is not None})
+        for batch in info["batches"]
+    ]
     return {
         **info,
-        "job": f"edit of version {info['number']}",
+        "session": f"edit of version {info['number']}",
         "edit": edit.done,
-        "is_look": False,
+        "frozen_fit": False,
         "parent": info["number"],
         "classes": edit.names,
         "integer_labels": info["integer_labels"] and all(name.isdigit() for name in edit.names),
-        "batches": [list(batch) for batch in batches],
-        "batch_counts": [list(batch.values()) for batch in batches],
-        "batch_names": names,
+        "batches": [batch for batch in batches if batch],
+        "batch_names": [n for n, batch in zip(info["batch_names"], batches, strict=True) if batch],
         "images": _added(info["images"], info["classes"], edit),
         "notes": [],
         "before": {},

@@ -2,9 +2,9 @@
 
     birds/classifier.json      which version is the current one; written last by every commit
     birds/versions/0001/       version.json, tensors.safetensors, photos.json
-    birds/learning/            only while a learn is going on, or after it was killed
+    birds/learning/            only during a session, or after one was interrupted
 
-A version counts once `classifier.json` says so: a folder in `versions/` with a number above its
+A version counts once `classifier.json` names it: a folder in `versions/` with a number above its
 `newest` is what a killed commit left, and the next commit removes it.
 """
 
@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from hashprompt.engine.checkpoint import FILES as CHECKPOINTS
 from hashprompt.errors import UserError
-from hashprompt.photos.learn_job import JOB
-from hashprompt.schemas.classifier import Header, Holder, PhotoRows, VersionInfo
-from hashprompt.schemas.exported import MODEL
+from hashprompt.photos.onnx.description import MODEL
+from hashprompt.photos.store.schemas import Header, Holder, PhotoRows, VersionInfo
 from hashprompt.storage.files import (
     Target,
     copy_file,
@@ -63,7 +62,7 @@ HEADER, INFO, TENSORS, PHOTOS = (
 )
 VERSION_FILES = (INFO, TENSORS, PHOTOS)
 HOLDER = ".holder.json"
-LOOK = "look"  # where in `learning/` the first step of a learn is saved
+RECORD, FIT = "session.json", "fit"  # in `learning/`: the session, the checkpoints of its fit
 OURS = {"learning", "versions"}  # what a folder may hold before its first version
 
 
@@ -112,15 +111,14 @@ class Store:
         if self.is_new:
             text = f"{self.folder} holds no classifier yet. "
             if self.learning.is_dir():
-                text += f"Its first learn is unfinished: hashprompt learn {self.folder} --resume"
+                text += f"Its first session is unfinished: hashprompt learn {self.folder} --resume"
             else:
                 text += f"Make one: hashprompt learn {self.folder} PHOTOS"
             raise UserError(text)
-        path = self._header
         advice = (
             f"Put back a copy of this file; the versions in {self._versions} do not depend on it."
         )
-        return read_json(path, Header, advice)
+        return read_json(self._header, Header, advice)
 
     def current(self) -> int:
         """The number of the version that answers."""
@@ -148,27 +146,24 @@ class Store:
         if number != current and number not in self.numbers():
             there = ", ".join(map(str, self.numbers()))
             raise UserError(f"{self.folder} has no version {number}. There are: {there}.")
-        try:
+        with self._way_back(number):
             return self._read(number)
-        except DamagedError as error:
-            raise self._damaged(number, error) from error
 
     def tensors(self, version: Version) -> "dict[str, Tensor]":
         """What the version has learned, checked against its checksum."""
         return bytes_to_tensors(version.folder / TENSORS, self._content(version, TENSORS))
 
     def photos(self, version: Version) -> dict[str, list[Any]]:
-        """{sha256 of a photo: [class id, "train" or "test", path or "", answer]}, checked."""
+        """{sha256 of a photo: [class id, "train" or "test", path or "", prediction]}, checked."""
         path, classes = version.folder / PHOTOS, len(version.info["classes"])
-        try:
-            found: dict[str, list[Any]] = parse_json(self._content(version, PHOTOS))
+        with self._way_back(version.number):
+            try:
+                found: dict[str, list[Any]] = parse_json(_checked(version, PHOTOS))
+            except ValueError as error:
+                raise DamagedError(path, str(error)) from error
             check_schema(path, found, PhotoRows)
             if any(max(row[0], row[3] or 0) >= classes for row in found.values()):
-                raise ValueError("a photo has a class that is not there")
-        except ValueError as error:
-            raise self._damaged(version.number, DamagedError(path, str(error))) from error
-        except DamagedError as error:
-            raise self._damaged(version.number, error) from error
+                raise DamagedError(path, "a photo has a class that is not there")
         return found
 
     def size(self, version: Version) -> int:
@@ -182,7 +177,7 @@ class Store:
         """Be the only writer; within it, the same thread may lock again.
 
         Args:
-            doing: told to whoever comes second, e.g. `learning from photos/2026-05`.
+            doing: shown to whoever comes second, e.g. `learning photos/2026-05`.
 
         Raises:
             UserError: at once, if another holds it.
@@ -191,9 +186,8 @@ class Store:
             yield
             return
         note = inside(self.folder, HOLDER)
-        with locked(
-            self.folder, lambda: f"{self.folder} is in use: {_told(note)}. Try again later."
-        ):
+        in_use = f"{self.folder} is in use"
+        with locked(self.folder, lambda: f"{in_use}: {_holder(note)}. Try again later."):
             try:
                 write_json(note, {"pid": os.getpid(), "doing": doing, "since": _now()})
                 self._holder = threading.get_ident()
@@ -202,6 +196,14 @@ class Store:
                 self._holder = None
                 with suppress(OSError):
                     remove_file(note)
+
+    def is_free(self) -> bool:
+        """Whether nobody writes to the classifier at the moment."""
+        try:
+            with self.lock("looking for others"):
+                return True
+        except UserError:
+            return False
 
     def commit(
         self,
@@ -258,7 +260,7 @@ class Store:
         """
         version = self.version(number)
         header = {**self.header(), "current": version.number, "newest": version.number}
-        # Where the photos lie is nobody's business on another machine.
+        # Where the photos are is private.
         photos = {key: [*entry[:2], "", *entry[3:]] for key, entry in self.photos(version).items()}
         info = {**version.info, "notes": []}  # which name photos too
         tensors = self._content(version, TENSORS)
@@ -285,7 +287,7 @@ class Store:
             raise UserError(f"Cannot read {self.folder}: {reason_of(error)}.") from error
         if MODEL in names:
             raise UserError(
-                f"{self.folder} is a classifier that was exported to ONNX: it can be asked "
+                f"{self.folder} is a classifier that was exported to ONNX. It can classify "
                 f"(hashprompt predict {self.folder} IMAGES), but has no versions to learn from, "
                 "list or export."
             )
@@ -310,32 +312,33 @@ class Store:
             info = read_json(path, VersionInfo, "")
         except FileNotFoundError as error:
             raise DamagedError(path, "it is missing") from error
-        if not {TENSORS, PHOTOS} <= info["files"].keys():
-            raise DamagedError(path, "it names no files")
         if info["number"] != number:
             raise DamagedError(path, f"it is of version {info['number']}")
         return Version(number, self._place(number), info)
 
     def _content(self, version: Version, name: str) -> bytes:
-        try:
+        with self._way_back(version.number):
             return _checked(version, name)
-        except DamagedError as error:
-            raise self._damaged(version.number, error) from error
 
-    def _damaged(self, number: int, error: DamagedError) -> UserError:
-        problem, current = f"{error.path} is damaged ({error.reason}).", self.current()
-        if number != current:
-            return UserError(f"{problem} Version {current}, the current one, does not need it.")
-        sound = [n for n in self.numbers() if n < number and self._is_sound(n)]
-        if not sound:
-            return UserError(
-                f"{problem} No earlier version is sound. Put back a copy of this file, or learn "
-                "into a new folder."
+    @contextmanager
+    def _way_back(self, number: int) -> Iterator[None]:
+        """If a version is damaged, name the last sound one before it."""
+        try:
+            yield
+        except DamagedError as error:
+            problem, current = f"{error.path} is damaged ({error.reason}).", self.current()
+            advice = (
+                "No earlier version is sound. Put back a copy of this file, or learn into a new "
+                "folder."
             )
-        return UserError(
-            f"{problem} Version {sound[-1]} is the last sound one before it; go back to it: "
-            f"hashprompt undo {self.folder} --to {sound[-1]}"
-        )
+            if number != current:
+                advice = f"Version {current}, the current one, does not need it."
+            elif sound := [n for n in self.numbers() if n < number and self._is_sound(n)]:
+                advice = (
+                    f"Version {sound[-1]} is the last sound one before it; go back to it: "
+                    f"hashprompt undo {self.folder} --to {sound[-1]}"
+                )
+            raise UserError(f"{problem} {advice}") from error
 
     def _is_sound(self, number: int) -> bool:
         try:
@@ -349,8 +352,8 @@ class Store:
         parent = current.info["parent"]
         if parent is None:
             raise UserError(
-                f"Version {current.number} of {self.folder} is its first learn: there is nothing "
-                "before it. To start anew, delete the folder."
+                f"Version {current.number} of {self.folder} is its first: there is nothing before "
+                "it. To start again, delete the folder."
             )
         if parent not in self.numbers():
             raise UserError(
@@ -360,10 +363,10 @@ class Store:
         return int(parent)
 
     def drop_learning(self) -> None:
-        """Remove the unfinished learn, if there is one."""
-        folders = ("checkpoints", f"{LOOK}/checkpoints")
+        """Remove the unfinished session, if there is one."""
+        folders = ("checkpoints", f"{FIT}/checkpoints")
         saved = [f"{folder}/{name}" for folder in folders for name in CHECKPOINTS]
-        remove_ours(self.learning, (JOB, *saved))
+        remove_ours(self.learning, (RECORD, *saved))
 
     def _clean(self) -> None:
         """Remove what a killed or failed commit left."""
@@ -409,7 +412,7 @@ def _numbered(folder: Path) -> list[int]:
     )
 
 
-def _told(note: Target) -> str:
+def _holder(note: Target) -> str:
     """Who holds the lock."""
     try:
         holder = read_json(note, Holder, "")

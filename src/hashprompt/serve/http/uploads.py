@@ -16,7 +16,7 @@ from starlette.requests import Request
 from hashprompt.data.fetching.archives import BROKEN, ArchiveError, zip_files
 from hashprompt.data.reading.images import looks_like_image
 from hashprompt.errors import shortened
-from hashprompt.photos.learn_job import Effort
+from hashprompt.photos.session import Effort
 from hashprompt.serve.http.forms import WRONG_FORM, FormReader, Write, is_zip
 from hashprompt.serve.http.problems import Refusal, too_large
 from hashprompt.serve.settings import ServeSettings

@@ -1,17 +1,17 @@
-"""Learns that wait, run or have ended, each in a folder of its own on disk."""
+"""Jobs: sessions that wait, run or have ended, each with a folder on disk."""
 
 import re
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from hashprompt.errors import UserError
-from hashprompt.photos.learn_job import Effort
+from hashprompt.photos.session import Effort
 from hashprompt.serve.http.monitoring import log
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.http.uploads import PHOTOS, Lesson
@@ -33,28 +33,7 @@ State = Literal["waiting", "running", "done", "failed", "cancelled"]
 UNFINISHED = ("waiting", "running")
 FILE = "job.json"
 JOB_ID = "^[0-9]{14}-[0-9a-f]{8}$"
-MOST_UNFINISHED = 2  # one runs, one waits
-
-
-class StoredJob(Schema):
-    """`jobs/ID/job.json`: a learn."""
-
-    id: Annotated[str, Field(pattern=JOB_ID)]
-    state: State
-    label: str
-    photos: Count
-    effort: Effort
-    rename: dict[str, str]
-    source: Annotated[str, Field(pattern="^[-0-9a-z]+[.]csv$")]  # the list of its photos
-    created: str
-    asked: list[Annotated[str, Field(pattern=PHOTO_ID)]]  # photos that leave the unsure ones
-    left_out: Count = 0  # files that came along and are no photos
-    kept: dict[str, str] = Field(default_factory=dict)  # its photos -> where they are kept
-    placed: list[str] | None = None  # those of them that it has put there
-    message: str | None
-    error: str | None
-    version: Count | None
-    report: str | None
+MAX_UNFINISHED = 2  # one runs, one waits
 
 
 @dataclass(frozen=True)
@@ -66,27 +45,26 @@ class Progress:
     seconds_left: float | None = None
 
 
-@dataclass(frozen=True)
-class Job:
-    """A learn. All but `progress` is on disk."""
+class Job(Schema):
+    """A session that a client has asked for; `jobs/ID/job.json`, but for its progress."""
 
-    id: str
+    id: Annotated[str, Field(pattern=JOB_ID)]
     state: State
     label: str
-    photos: int
+    photos: Count
     effort: Effort
     rename: dict[str, str]
-    source: str  # the list of its photos, in its folder
+    source: Annotated[str, Field(pattern="^[-0-9a-z]+[.]csv$")]  # the list of its photos
     created: str
-    left_out: int = 0  # files that came along and are no photos
-    asked: tuple[str, ...] = ()
-    kept: dict[str, str] = field(default_factory=dict)  # its photos, and where they are to be kept
-    placed: Sequence[str] | None = None  # those of them that it has put there; None: not yet
+    left_out: Count = 0  # files that came along and are no photos
+    asked: list[Annotated[str, Field(pattern=PHOTO_ID)]] = Field([])  # they leave the review queue
+    kept: dict[str, str] = Field({})  # its photos -> where they are to be kept
+    placed: list[str] | None = None  # those of them that it has put there; None: not yet
     message: str | None = None
     error: str | None = None
-    version: int | None = None
+    version: Count | None = None
     report: str | None = None
-    progress: Progress = field(default_factory=Progress)
+    progress: Progress = Field(default=Progress(), exclude=True)
 
     @property
     def is_unfinished(self) -> bool:
@@ -94,15 +72,13 @@ class Job:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing more comes of it: a cancelled one says at last what is left of it."""
+        """Whether nothing more comes of it: a cancelled one reports last what is left of it."""
         return not self.is_unfinished and not (self.state == "cancelled" and self.message is None)
 
     def to_dict(self) -> dict[str, Any]:
         """As a client sees it."""
-        shown = ("id", "state", "label", "photos", "left_out", "effort", "created", "progress")
-        values = asdict(self)
-        told = {name: values[name] for name in (*shown, "message", "error", "version", "report")}
-        return {**told, "kind": "learn"}
+        private = {"rename", "source", "asked", "kept", "placed"}
+        return {**self.model_dump(exclude=private), "progress": asdict(self.progress)}
 
 
 class Jobs:
@@ -125,14 +101,12 @@ class Jobs:
             if not re.fullmatch(JOB_ID, name):
                 continue
             try:
-                stored = read_json(self._file(name), StoredJob, "Remove its folder.")
+                job = Job(**read_json(self._file(name), Job, "Remove its folder."))
             except (FileNotFoundError, UserError) as error:
                 log("job unreadable", job=name, error=str(error))
                 continue
-            values = {f.name: stored[f.name] for f in fields(Job) if f.name in stored}
-            job = Job(**{**values, "asked": tuple(stored["asked"])})
             if job.is_unfinished:
-                job = replace(job, state="waiting")
+                job = job.model_copy(update={"state": "waiting"})
             elif job.is_settled:
                 job = self._emptied(job)  # killed between the end and clearing up
             self._jobs[job.id] = job
@@ -159,26 +133,37 @@ class Jobs:
         Raises:
             Refusal: if one waits already.
         """
-        if len(self.unfinished()) >= MOST_UNFINISHED:
-            raise Refusal(409, "A learn is running and one more waits. Teach again later.", 30)
+        if len(self.unfinished()) >= MAX_UNFINISHED:
+            raise Refusal(409, "A session is running and one more waits. Teach again later.", 30)
 
-    def add(self, lesson: Lesson, kept: Mapping[str, str], **how: Any) -> Job:
-        """Take over a lesson, whose folder becomes that of the job.
+    def add(
+        self, lesson: Lesson, kept: Mapping[str, str], asked: Sequence[str] = (), **how: Any
+    ) -> Job:
+        """Make a job of a lesson, whose folder becomes that of the job.
 
         Args:
             kept: where its photos are to be kept.
-            how: effort, rename and asked of the job.
+            asked: photos that leave the review queue.
+            how: effort and rename of the job.
         """
         now = datetime.now(UTC)
         name = f"{now:%Y%m%d%H%M%S}-{secrets.token_hex(4)}"
-        source = f"taught-{now:%Y-%m-%d}-{name[-8:]}.csv"
-        created = now.isoformat(timespec="milliseconds")
-        job = Job(name, "waiting", lesson.title(), len(lesson.photos), source=source,
-                  created=created, left_out=lesson.left_out, kept=dict(kept), **how)  # fmt: skip
-        lesson.write_list(source, job.kept)
+        job = Job(
+            id=name,
+            state="waiting",
+            label=lesson.title(),
+            photos=len(lesson.photos),
+            source=f"taught-{now:%Y-%m-%d}-{name[-8:]}.csv",
+            created=now.isoformat(timespec="milliseconds"),
+            left_out=lesson.left_out,
+            kept=dict(kept),
+            asked=list(asked),
+            **how,
+        )
+        lesson.write_list(job.source, job.kept)
         with self._lock:
             self.refuse_more()
-            write_json(inside(lesson.folder, FILE), self._stored(job))
+            write_json(inside(lesson.folder, FILE), job.model_dump())
             sync_folder(lesson.folder)
             rename(lesson.folder, self.folder(job))
             self._jobs[name] = job
@@ -187,35 +172,35 @@ class Jobs:
         return job
 
     def update(self, name: str, **changes: Any) -> Job:
-        """Note what became of a job; an ended one stays as it is."""
+        """Record what became of a job; an ended one stays as it is."""
         with self._lock:
             job = self._jobs[name]
             return self._changed(job, **changes) if job.is_unfinished else job
 
     def settle(self, name: str, message: str) -> None:
-        """Note what is left of a cancelled job."""
+        """Record what is left of a cancelled job."""
         with self._lock:
             if not self._jobs[name].is_settled:
                 self._changed(self._jobs[name], message=message)
 
     def keep_photos(self, job: Job) -> None:
-        """Put its photos where they are to be kept; a learn finds them there, now and later.
+        """Put its photos where they are to be kept: held-out photos are tested there again.
 
         Raises:
             UserError: if they cannot be put there.
         """
-        if job.placed is None:  # noted first, so that they are found after a kill
-            job = self.update(job.id, placed=new_ones(job.kept))
+        if job.placed is None:  # recorded first, so that they are found after a kill
+            job = self.update(job.id, placed=list(new_ones(job.kept)))
         place_photos(self.folder(job), job.kept)
 
     def _changed(self, job: Job, **changes: Any) -> Job:
-        new = replace(job, **changes)
+        new = job.model_copy(update=changes)
         try:
-            if self._stored(new) != self._stored(job):
-                write_json(self._file(job.id), self._stored(new))
+            if new.model_dump() != job.model_dump():
+                write_json(self._file(job.id), new.model_dump())
             if new.is_settled:
                 new = self._emptied(new)
-        finally:  # last: who sees that it has ended finds none of its photos
+        finally:  # last: once it is seen to have ended, its photos are gone
             self._jobs[job.id] = new
         return new
 
@@ -228,11 +213,6 @@ class Jobs:
     def _file(self, name: str) -> Target:
         return inside(self._private.job(name), FILE)
 
-    def _stored(self, job: Job) -> dict[str, Any]:
-        values = asdict(job)
-        del values["progress"]
-        return values
-
     def _emptied(self, job: Job) -> Job:
         """Photos of an ended job go; if it did not learn them, also from where they were kept."""
         remove_new(inside(self.folder(job), PHOTOS))
@@ -240,8 +220,8 @@ class Jobs:
         if job.kept:
             if job.state != "done":
                 take_away(job.placed or ())
-            job = replace(job, kept={}, placed=None)
-            write_json(self._file(job.id), self._stored(job))  # never twice: others may come there
+            job = job.model_copy(update={"kept": {}, "placed": None})
+            write_json(self._file(job.id), job.model_dump())  # never twice: others may come there
         return job
 
     def _forget_old(self) -> None:

@@ -1,7 +1,7 @@
 """A process that learns: orders come in as lines of JSON, events go out likewise.
 
-It imports what a learn needs before the first order comes. If the server is gone, the learn in hand
-is saved where it stands and the process ends; the next server gives the same order again.
+It imports what a session needs before the first order comes. If the server is gone, the session is
+saved where it stands and the process ends; the next server gives the same order again.
 """
 
 import importlib
@@ -22,51 +22,44 @@ from hashprompt.engine.callbacks import Callback, StepEnd
 from hashprompt.engine.interrupts import Interruption
 from hashprompt.errors import UserError
 from hashprompt.photos import ContinualClassifier
-from hashprompt.photos.learn_job import LearnJob
-from hashprompt.photos.store.store import Store
+from hashprompt.photos.session import committed_version
 
 OUTPUT, ERRORS = 1, 2  # numbers of the standard files
-PATIENCE = 30.0  # seconds in which a learn must have saved itself
+PATIENCE = 30.0  # seconds in which a session must have saved itself
 LOCK_SECONDS = 600.0  # to wait for another program that writes to the classifier
-NICENESS = 5  # questions go first
+NICENESS = 5  # requests of the server go first
 NEEDED = tuple(
-    f"hashprompt.{name}" for name in ("photos.trainer", "photos.report.page", "backbone.weights")
+    f"hashprompt.{name}" for name in ("photos.training", "photos.report.page", "backbone.weights")
 )
-Tell = Callable[[dict[str, Any]], object]
+Report = Callable[[dict[str, Any]], object]
 
-# Shares of a learn, by phase: [from, to].
-LOOK = {
-    "tii-statistics": (0.02, 0.1),
-    "statistics": (0.1, 0.12),
-    "tap": (0.12, 0.15),
-    "testing": (0.15, 0.2),
-}
-LOOK_ONLY = {phase: (5 * first, 5 * last) for phase, (first, last) in LOOK.items()}
-TRAINING = {
-    "drift-before": (0.2, 0.22),
-    "wtp": (0.22, 0.85),
-    "drift-after": (0.85, 0.87),
-    "statistics": (0.87, 0.92),
-    "tap": (0.92, 0.95),
+# Shares of a session, by phase: [from, to]. Without training, those of the fit are five times that.
+FIT_SHARES = {"statistics": (0.0, 0.15), "testing": (0.15, 0.2)}
+TRAINING_SHARES = {
+    "features-before": (0.2, 0.22),
+    "train": (0.22, 0.85),
+    "average": (0.85, 0.85),
+    "drift": (0.85, 0.87),
+    "statistics": (0.87, 0.95),
     "testing": (0.95, 1.0),
 }
-AFTER_TRAINING = 1.2  # seconds that a learn takes over those of its training
+AFTER_TRAINING = 1.2  # seconds that a session takes over those of its training
 
 
 class Progress(Callback):
-    """Tells how far a learn is, a few times a second at most."""
+    """Reports how far a session is, a few times a second at most."""
 
-    def __init__(self, tell: Tell, is_instant: bool) -> None:
-        from hashprompt.photos.trainer import PHASES  # imports torch
+    def __init__(self, report: Report, is_instant: bool) -> None:
+        from hashprompt.photos.training import PHASES  # imports torch
 
         self._titles = {**PHASES, "testing": "testing on held-out photos"}
-        self._tell, self._is_instant = tell, is_instant
-        self._told, self._fraction, self._looked = 0.0, 0.0, False
+        self._report, self._scale = report, 5 if is_instant else 1
+        self._last, self._fraction, self._is_training = 0.0, 0.0, False
         self._phase, self._steps, self._began, self._first = "", 0, 0.0, 0
 
     def on_phase_start(self, task: int, phase: str, steps: int, done: int) -> None:
-        if self._phase == "testing" or phase == "wtp":  # the look is over, perhaps long ago
-            self._looked = True
+        # The fit is over, perhaps long ago.
+        self._is_training |= self._phase == "testing" or phase in ("features-before", "train")
         self._phase, self._steps, self._began, self._first = phase, steps, time.monotonic(), done
         self._say(done, steps, always=True)
 
@@ -82,93 +75,79 @@ class Progress(Callback):
 
     def _say(self, done: int, total: int, always: bool = False) -> None:
         now = time.monotonic()
-        if not always and now - self._told < 0.3:
+        if not always and now - self._last < 0.3:
             return
-        self._told = now
-        shares = LOOK_ONLY if self._is_instant else TRAINING if self._looked else LOOK
-        first, last = shares.get(self._phase, (0.0, 0.0))
+        self._last = now
+        shares = TRAINING_SHARES if self._is_training else FIT_SHARES
+        first, last = (self._scale * share for share in shares.get(self._phase, (0.0, 0.0)))
         fraction = first + (last - first) * min(1.0, done / total if total else 0.0)
         self._fraction = max(self._fraction, fraction)
         text = self._titles.get(self._phase, self._phase)
-        if self._looked:
-            text += " (it answers already)"
-        left = self._seconds_left(now, done, total)
-        self._tell(
-            {"progress": {"text": text, "fraction": round(self._fraction, 4), "seconds_left": left}}
-        )
-
-    def _seconds_left(self, now: float, done: int, total: int) -> float | None:
-        """While prompts are trained, which is most of it; before, nobody knows."""
-        if self._phase != "wtp" or done <= self._first:
-            return None
-        each = (now - self._began) / (done - self._first)
-        return round(AFTER_TRAINING * each * (total - done), 1)
+        left = None
+        if self._is_training:
+            text += " (usable already)"
+            if self._phase == "train" and done > self._first:  # most of the time
+                each = (now - self._began) / (done - self._first)
+                left = round(AFTER_TRAINING * each * (total - done), 1)
+        values = {"text": text, "fraction": round(self._fraction, 4), "seconds_left": left}
+        self._report({"progress": values})
 
 
-def carry_out(order: dict[str, Any], tell: Tell) -> None:
-    """Learn what the order says, or go on with it; the last event tells how it ended."""
+def carry_out(order: dict[str, Any], report: Report) -> None:
+    """Run the session of an order, or resume it; the last event is how it ended."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            learned = _learn(order, tell)
+            done = _learn(order, report)
         except Interruption:
-            tell({"stopped": True})
+            report({"stopped": True})
         except UserError as error:
-            tell({"failed": str(error)})
+            report({"failed": str(error)})
         except Exception:
-            tell({"failed": "The learn met an unexpected fault.", "fault": traceback.format_exc()})
+            failed = "The session failed unexpectedly."
+            report({"failed": failed, "fault": traceback.format_exc()})
         else:
             notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-            learned["message"] = "\n".join([learned["message"], *dict.fromkeys(notes)])
-            tell({"done": learned})
+            done["message"] = "\n".join([done["message"], *dict.fromkeys(notes)])
+            report({"done": done})
 
 
-def _learn(order: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    folder, source = Path(order["folder"]), Path(order["source"])
-    classifier = ContinualClassifier(folder, order["backbone"], **order["options"])
-    store = Store(folder)
-    _wait_for_others(store, tell)
-    done_before = finished_version(store, source)
-    if done_before is not None:  # killed before the server could note it
-        changes = f"Version {done_before}: learned before the server was stopped."
-        return {"version": done_before, "message": changes, "report": None}
-    learned = classifier.learn(
+def _learn(order: dict[str, Any], report: Report) -> dict[str, Any]:
+    source = Path(order["source"])
+    classifier = ContinualClassifier(order["folder"], order["backbone"], **order["options"])
+    _wait_for_others(classifier, report)
+    version = committed_version(classifier.store, source)
+    if version is not None:  # killed before the server could record it
+        message = f"Version {version}: learned before the server was stopped."
+        return {"version": version, "message": message, "report": None}
+    result = classifier.learn(
         source,
         effort=order["effort"],
         rename=order["rename"],
         report=order["report"],
         unreadable="skip",
         quiet=True,
-        callbacks=(Progress(tell, order["effort"] == "instant"),),
+        callbacks=(Progress(report, order["effort"] == "instant"),),
     )
-    lines = [learned.changes.text(), learned.training, *learned.changes.info["notes"]]
+    lines = [result.changes.text(), result.training, *result.changes.info["notes"]]
     return {
-        "version": learned.version,
-        "message": "\n".join(line for line in lines if line),
-        "report": learned.report is not None,
+        "version": result.version,
+        "message": "\n".join(filter(None, lines)),
+        "report": result.report is not None,
     }
 
 
-def finished_version(store: Store, source: Path) -> int | None:
-    """The version that a learn of these photos has made, if it is finished."""
-    if store.is_new or LearnJob.read(store.learning) is not None:
-        return None
-    made = [n for n in store.numbers() if store.version(n).info["source"] == source.stem]
-    return max(made, default=None)
-
-
-def _wait_for_others(store: Store, tell: Tell) -> None:
-    """Until a learn of the server before, or another program, lets go of the classifier."""
+def _wait_for_others(classifier: ContinualClassifier, report: Report) -> None:
+    """Until a session of the server before, or another program, lets go of the classifier."""
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
-            with store.lock("beginning to learn"):
+            with classifier.store.lock("beginning to learn"):
                 return
         except UserError as error:
             if time.monotonic() > until:
                 raise
-            waiting = {"text": str(error), "fraction": 0.0, "seconds_left": None}
-            tell({"progress": waiting})
+            report({"progress": {"text": str(error), "fraction": 0.0, "seconds_left": None}})
             time.sleep(0.5)
 
 
@@ -185,7 +164,7 @@ def main() -> None:
         time.sleep(PATIENCE)
         os._exit(1)
 
-    def tell(event: dict[str, Any]) -> None:
+    def report(event: dict[str, Any]) -> None:
         events.write(json.dumps(event) + "\n")
         events.flush()
 
@@ -196,7 +175,7 @@ def main() -> None:
     for module in NEEDED:
         importlib.import_module(module)
     while (order := orders.get()) is not None:
-        carry_out(json.loads(order), tell)
+        carry_out(json.loads(order), report)
 
 
 if __name__ == "__main__":

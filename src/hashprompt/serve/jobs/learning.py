@@ -1,4 +1,4 @@
-"""Runs jobs, one at a time, each in a process of its own."""
+"""Runs jobs, one at a time, in a separate process."""
 
 import json
 import logging
@@ -13,28 +13,28 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from hashprompt.errors import UserError
+from hashprompt.photos.session import drop, find
 from hashprompt.photos.store.store import Store
 from hashprompt.serve.http.monitoring import log
 from hashprompt.serve.jobs.jobs import Job, Jobs, Progress
-from hashprompt.serve.jobs.rollback import is_free, take_back, unfinished_source
 from hashprompt.serve.settings import ServeSettings
 
-STOPPING = 40.0  # seconds that a learn gets to save itself
-LOCK_SECONDS = 60.0  # to wait for another program, before what was learned is not taken back
+STOPPING = 40.0  # seconds that a session gets to save itself
+LOCK_SECONDS = 60.0  # to wait for another program, before a session is not dropped
 NOT_CHANGED = "Nothing was changed by it."
 
 
 class Worker(Protocol):
-    """Something that carries out learns, one after the other."""
+    """Something that runs sessions, one after the other."""
 
-    def prepare(self) -> None:
-        """Get ready for a learn."""
+    def prepare(self) -> object:
+        """Get ready for a session."""
 
     def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Carry out a learn; gives what it tells, the last of which is how it ended."""
+        """Run a session; gives its events, the last of which is how it ended."""
 
     def stop(self) -> None:
-        """Let the learn in hand save where it stands and end; does not wait for that."""
+        """Let the running session save where it stands and end; does not wait for that."""
 
 
 # Threads of OpenMP that wait by spinning would keep the server's from the processors: answers would
@@ -43,17 +43,14 @@ PATIENT = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 
 class LearnWorker:
-    """Learns in a process of its own, which is started again when it was stopped or has died."""
+    """Learns in a separate process, which is started again when it was stopped or has died."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
-    def prepare(self) -> None:
-        self._ready()
-
     def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        process = self._ready()
+        process = self.prepare()
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(OSError, ValueError):  # it was stopped or died, which shows below
@@ -78,7 +75,7 @@ class LearnWorker:
         killing.daemon = True
         killing.start()
 
-    def _ready(self) -> "subprocess.Popen[str]":
+    def prepare(self) -> "subprocess.Popen[str]":
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._process = subprocess.Popen(
@@ -100,8 +97,8 @@ class Learning:
     Args:
         settings: of the server.
         jobs: all of them.
-        on_done: is told of jobs that are done.
-        worker: carries them out.
+        on_done: called with jobs that are done.
+        worker: runs them.
     """
 
     def __init__(
@@ -118,21 +115,21 @@ class Learning:
         self._thread.start()
 
     def stop(self) -> None:
-        """The job in hand is saved, and goes on when a server starts again."""
+        """The running job is saved, and resumes when a server starts again."""
         self._stopped.set()
         self._jobs.changed.set()
         self._worker.stop()
         self._thread.join(STOPPING)
 
     def cancel(self, name: str) -> Job:
-        """End a job; what it has learned so far is taken back, which its message tells then."""
+        """End a job; its session is dropped, and then its message reports what is left."""
         running = self._running
         has_not_begun = running is not None and running != name
         job = self._jobs.update(
             name,
             state="cancelled",
             message=NOT_CHANGED if has_not_begun else None,
-            progress=Progress("taking back what it learned"),
+            progress=Progress("dropping what it learned"),
         )
         with self._lock:  # else what is stopped might be the next job
             if self._running == name:
@@ -154,7 +151,7 @@ class Learning:
                     log("fault", logging.ERROR, fault=True, job=waiting[0].id)
                     self._stopped.wait(1)
                     with suppress(Exception):  # then it is tried again
-                        self._fail(waiting[0], "The learn could not be started or followed.")
+                        self._fail(waiting[0], "The session could not be started or followed.")
                 self._settle()
 
     def _carry_out(self, job: Job) -> None:
@@ -170,7 +167,7 @@ class Learning:
             self._worker.prepare()
 
     def _learned(self, job: Job) -> dict[str, Any]:
-        """How a learn ended."""
+        """How a session ended."""
         log("job started", job=job.id, photos=job.photos)
         try:
             self._jobs.keep_photos(job)
@@ -215,52 +212,53 @@ class Learning:
                 self._on_done(job)
         elif "failed" in ending:
             if "fault" in ending:
-                log("fault", logging.ERROR, job=job.id, fault_of_learn=ending["fault"])
+                log("fault", logging.ERROR, job=job.id, fault_of_session=ending["fault"])
             self._fail(job, ending["failed"])
         elif not self._stopped.is_set():
-            self._fail(job, f"The learn was ended from outside ({ending.get('code')}).")
+            self._fail(job, f"The session was ended from outside ({ending.get('code')}).")
         log("job ended", job=job.id, ending=next(iter(ending)))
 
     def _fail(self, job: Job, error: str) -> None:
         now = self._jobs.get(job.id)
         if now is None or not now.is_unfinished:
             return
-        stays = self._taken_back(job)  # first: a server that dies now tries it again
-        if stays is not None:
-            error = self._for_clients(job, f"{error} {stays}".strip())
+        left = self._dropped(job)  # first: a server that dies now tries it again
+        if left is not None:
+            error = self._for_clients(job, f"{error} {left}".strip())
             self._jobs.update(job.id, state="failed", error=error)
 
     def _for_clients(self, job: Job, text: str) -> str:
-        """What was learned is, for people, so many photos."""
+        """Paths and lists of photos are, for people, a number of photos."""
         photos = "1 photo" if job.photos == 1 else f"{job.photos:,} photos"
         text = text.replace(str(self._jobs.source(job)), photos)
         return self._settings.for_clients(text.replace(job.source.removesuffix(".csv"), photos))
 
-    # Taking back. --------------------------------------------------------------------------
+    # Dropping. -----------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Take back what ended jobs have left, also those of a server that died meanwhile."""
+        """Drop what ended jobs have left, also those of a server that died meanwhile."""
         try:
-            left = unfinished_source(Store(self._settings.folder))
+            session = find(Store(self._settings.folder))
+            left = None if session is None else session.source
             for job in self._jobs.all():
                 is_left = job.state in ("failed", "cancelled")
                 is_left &= left == str(self._jobs.source(job))
                 waits = not job.is_unfinished and not job.is_settled
-                if (is_left or waits) and (stays := self._taken_back(job)) is not None:
-                    self._jobs.settle(job.id, stays or NOT_CHANGED)
+                if (is_left or waits) and (message := self._dropped(job)) is not None:
+                    self._jobs.settle(job.id, message or NOT_CHANGED)
         except Exception:  # it is tried again with the next job
             log("fault", logging.ERROR, fault=True)
 
-    def _taken_back(self, job: Job) -> str | None:
+    def _dropped(self, job: Job) -> str | None:
         """What is left of a job, in words; None if the server stops before that is known."""
         until = time.monotonic() + LOCK_SECONDS
         try:
             store = Store(self._settings.folder)
-            while not is_free(store) and time.monotonic() < until:
+            while not store.is_free() and time.monotonic() < until:  # it may still be saving
                 if self._stopped.wait(0.2):
                     return None
-            return take_back(store, self._jobs.source(job))
+            return drop(store, self._jobs.source(job))
         except UserError as error:
             problem = self._for_clients(job, str(error))
-            log("unfinished learn stays", logging.WARNING, job=job.id, error=problem)
-            return f"What it had learned could not be taken back: {problem}"
+            log("unfinished session stays", logging.WARNING, job=job.id, error=problem)
+            return f"Its session could not be dropped: {problem}"

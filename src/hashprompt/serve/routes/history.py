@@ -12,7 +12,7 @@ from hashprompt.errors import UserError
 from hashprompt.photos import ContinualClassifier
 from hashprompt.photos.inputs.names import check_new_name
 from hashprompt.photos.report.changes import history_of, percent, undone_versions
-from hashprompt.photos.results import Edited
+from hashprompt.photos.results import EditResult
 from hashprompt.photos.store.store import Store
 from hashprompt.serve.http.monitoring import log
 from hashprompt.serve.http.problems import Refusal
@@ -138,7 +138,7 @@ def _edited(
     service: Service,
     classes: Sequence[str],
     into: str | None,
-    edit: Callable[[ContinualClassifier, Mapping[str, str]], Edited],
+    edit: Callable[[ContinualClassifier, Mapping[str, str]], EditResult],
 ) -> dict[str, Any]:
     """Carry out an edit, then move kept photos accordingly.
 

@@ -13,10 +13,10 @@ from fastapi.concurrency import run_in_threadpool
 
 from hashprompt.photos import ContinualClassifier
 from hashprompt.photos.inputs.names import SimilarNames, resolve_names
+from hashprompt.photos.session import drop
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.http.uploads import Lesson, LessonForm, LessonReader
 from hashprompt.serve.jobs.jobs import Job
-from hashprompt.serve.jobs.rollback import drop_unfinished
 from hashprompt.serve.photo_archive import kept_paths
 from hashprompt.serve.routes.models import PhotoForm, documented
 from hashprompt.serve.service import Service, ServiceOf
@@ -106,11 +106,11 @@ def _planned(service: Service, lesson: Lesson) -> dict[str, Any]:
 
 
 @router.delete("/api/unfinished")
-def drop(service: ServiceOf) -> dict[str, Any]:
+def drop_unfinished(service: ServiceOf) -> dict[str, Any]:
     """Drop an unfinished session that this server did not start."""
     if service.unfinished() is None:
         raise Refusal(404, "There is no such session. GET /api/state shows one as `unfinished`.")
-    text = drop_unfinished(service.store)
+    text = drop(service.store) or "The unfinished session is dropped. Nothing was changed by it."
     return {"version": service.version(), "text": text}
 
 

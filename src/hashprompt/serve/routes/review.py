@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from hashprompt.errors import UserError
-from hashprompt.photos.learn_job import Effort
+from hashprompt.photos.session import Effort
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.http.uploads import PHOTOS, Lesson, TaughtPhoto
 from hashprompt.serve.review_queue import PHOTO_ID, thumbnail

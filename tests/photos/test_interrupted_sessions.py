@@ -1,4 +1,4 @@
-"""A learn that is killed leaves the old version or the new one, and can be finished."""
+"""A session that is killed leaves the old version or the new one, and can be resumed."""
 
 import os
 import random
@@ -15,9 +15,9 @@ from pictures import QUICK, write_photos
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.data.reading.threads import reading_threads
 from hashprompt.engine.optimization import Optimization
-from hashprompt.photos.learn_job import LearnJob
+from hashprompt.photos import session
+from hashprompt.photos.session import LearnSession, find
 from hashprompt.photos.store.store import HEADER
-from hashprompt.photos.trainer import ClassifierTrainer
 
 Make = Callable[..., ContinualClassifier]
 
@@ -27,7 +27,7 @@ class PowerCut(BaseException):
 
 
 def state(classifier: ContinualClassifier) -> dict[str, torch.Tensor]:
-    store = classifier._store
+    store = classifier.store
     return store.tensors(store.version())
 
 
@@ -46,8 +46,8 @@ def assert_same(found: ContinualClassifier, expected: ContinualClassifier) -> No
     new, old = state(found), state(expected)
     assert new.keys() == old.keys()
     assert all(torch.equal(new[name], old[name]) for name in old)
-    for name in ("accuracy", "before", "confusions", "temperature", "distances", "usage"):
-        a, b = (c._store.version().info[name] for c in (found, expected))
+    for name in ("accuracy", "before", "confusions", "temperature", "distances"):
+        a, b = (c.store.version().info[name] for c in (found, expected))
         assert a == b, name
 
 
@@ -72,7 +72,7 @@ def cut_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
 def commits(
     spring: Path, summer: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[int, int]:
-    """Which file operations of a second learn replace `classifier.json`: its look, its training."""
+    """File operations of a second session that replace `classifier.json`: its fit, its training."""
     folder, found, count = tmp_path_factory.mktemp("counted") / "trees", list[int](), [0]
     classifier = ContinualClassifier(folder, backbone="nano", checkpoint_minutes=0, **QUICK)
     classifier.learn(spring, report=False, quiet=True)
@@ -89,23 +89,23 @@ def commits(
         for name in ("replace", "rename"):
             patch.setattr(os, name, counted(getattr(os, name)))
         classifier.learn(summer, report=False, quiet=True)
-    look, done = found
-    return look, done
+    fit, done = found
+    return fit, done
 
 
 MOMENTS: dict[str, Callable[[int, int], int]] = {
-    "the first": lambda look, done: 1,
-    "the second": lambda look, done: 2,
-    "half of the look": lambda look, done: look // 2,
-    "its version begins": lambda look, done: look - 4,
-    "it is nearly there": lambda look, done: look - 1,
-    "its commit": lambda look, done: look,
-    "training begins": lambda look, done: look + 1,
-    "its second": lambda look, done: look + 2,
-    "half of training": lambda look, done: (look + done) // 2,
-    "a version nearly there": lambda look, done: done - 2,
-    "one before its commit": lambda look, done: done - 1,
-    "the commit": lambda look, done: done,
+    "the first": lambda fit, done: 1,
+    "the second": lambda fit, done: 2,
+    "half of the fit": lambda fit, done: fit // 2,
+    "its version begins": lambda fit, done: fit - 4,
+    "it is nearly there": lambda fit, done: fit - 1,
+    "its commit": lambda fit, done: fit,
+    "training begins": lambda fit, done: fit + 1,
+    "its second": lambda fit, done: fit + 2,
+    "half of training": lambda fit, done: (fit + done) // 2,
+    "a version nearly there": lambda fit, done: done - 2,
+    "one before its commit": lambda fit, done: done - 1,
+    "the commit": lambda fit, done: done,
 }
 
 
@@ -118,8 +118,8 @@ def test_a_cut_off_learn_leaves_the_version_before_and_is_taken_up(
     commits: tuple[int, int],
     where: str,
 ) -> None:
-    look, done = commits
-    moment = MOMENTS[where](look, done)
+    fit, done = commits
+    moment = MOMENTS[where](fit, done)
     classifier = make(checkpoint_minutes=0)
     classifier.learn(spring, report=False, quiet=True)
     before = state(classifier)
@@ -128,17 +128,17 @@ def test_a_cut_off_learn_leaves_the_version_before_and_is_taken_up(
         with pytest.raises(PowerCut):
             classifier.learn(summer, report=False, quiet=True)
     after = make(checkpoint_minutes=0)
-    assert after._store.current() == (2 if moment <= look else 3)
-    if moment <= look:
+    assert after.store.current() == (2 if moment <= fit else 3)
+    if moment <= fit:
         assert all(torch.equal(v, before[k]) for k, v in state(after).items())
-    else:  # the look answers
-        assert after.history()[2]["is_look"]
+    else:  # the fit answers
+        assert after.history()[2]["frozen_fit"]
         assert len(after.classes_) == 5
     assert after.predict(spring / "ash" / "0-0.png").label == "ash"
     after.learn(summer, report=False, quiet=True)  # the same call again goes on
-    assert after._store.current() == 4
+    assert after.store.current() == 4
     assert_same(after, undisturbed)
-    assert not after._store.learning.exists()
+    assert not after.store.learning.exists()
 
 
 def test_a_first_learn_that_was_cut_off_is_taken_up(
@@ -152,7 +152,7 @@ def test_a_first_learn_that_was_cut_off_is_taken_up(
     with pytest.raises(UserError, match="learned nothing yet"):
         again.predict(spring)
     again.learn(resume=True, report=False, quiet=True)
-    old = undisturbed._store.tensors(undisturbed._store.version(2))
+    old = undisturbed.store.tensors(undisturbed.store.version(2))
     assert all(torch.equal(v, old[k]) for k, v in state(again).items())
 
 
@@ -164,7 +164,7 @@ def test_other_photos_wait_until_the_unfinished_learn_is_settled(
         cut_at(patch, 6)
         with pytest.raises(PowerCut):
             classifier.learn(spring, report=False, quiet=True)
-    with pytest.raises(UserError, match="unfinished learn") as error:
+    with pytest.raises(UserError, match="unfinished session") as error:
         make().learn(summer, report=False, quiet=True)
     assert "--resume" in str(error.value)
     assert "--discard" in str(error.value)
@@ -173,13 +173,13 @@ def test_other_photos_wait_until_the_unfinished_learn_is_settled(
 
 
 def killed(classifier: ContinualClassifier, photos: Path, step: str, **how: object) -> None:
-    """The power fails at the begin of a step: `run`, or `_train` after the look."""
+    """The power fails at the start of a step: `run`, or `train` after the fit."""
 
     def cut(*_: object) -> None:
         raise PowerCut
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ClassifierTrainer, step, cut)
+        patch.setattr(session, step, cut)
         with pytest.raises(PowerCut):
             classifier.learn(photos, report=False, quiet=True, **how)  # type: ignore[arg-type]
 
@@ -192,8 +192,8 @@ def looked(
     folder = tmp_path_factory.mktemp("looked") / "trees"
     classifier = ContinualClassifier(folder, backbone="nano", **QUICK)
     classifier.learn(spring, effort="instant", report=False, quiet=True)
-    killed(classifier, summer, "_train")
-    assert (classifier._store.current(), len(classifier.classes_)) == (2, 5)
+    killed(classifier, summer, "train")
+    assert (classifier.store.current(), len(classifier.classes_)) == (2, 5)
     return classifier
 
 
@@ -205,7 +205,7 @@ def half(looked: ContinualClassifier, make: Make, tmp_path: Path) -> Make:
 
 
 def assert_figs_on_spring(classifier: ContinualClassifier) -> None:
-    assert classifier._store.version().info["parent"] == 1
+    assert classifier.store.version().info["parent"] == 1
     assert classifier.classes_.tolist() == ["ash", "birch", "cedar", "fig"]
 
 
@@ -218,7 +218,7 @@ def test_a_learn_is_dropped_with_its_look_once_the_other_photos_are_understood(
     for photos in (figs, tmp_path / "fgis"):
         with pytest.raises(UserError, match=r"Ash|fgis"):
             half().learn(photos, **how)
-        assert LearnJob.read(half()._store.learning) is not None
+        assert find(half().store) is not None
     half().learn(figs, rename={"Ash": "ash"}, **how)
     assert_figs_on_spring(half())
 
@@ -253,43 +253,46 @@ def test_a_plan_after_a_kill_is_of_the_learn_that_would_go_on(half: Make, summer
 def test_choices_of_a_first_learn_are_dropped_with_it(make: Make, spring: Path) -> None:
     killed(make(image_size=16), spring, "run")
     other = make()  # at the size of the backbone
-    with pytest.raises(UserError, match="unfinished learn"):
+    with pytest.raises(UserError, match="unfinished session"):
         other.learn(spring, effort="instant", report=False, quiet=True)
     other.learn(spring, effort="instant", discard=True, report=False, quiet=True)
-    assert other._store.header()["backbone"]["image_size"] == 32
+    assert other.store.header()["backbone"]["image_size"] == 32
 
 
 def test_to_resume_a_finished_learn_says_that_it_is_finished(
     make: Make, spring: Path, summer: Path
 ) -> None:
-    with pytest.raises(UserError, match="no unfinished learn"):
+    with pytest.raises(UserError, match="no unfinished session"):
         make().learn(resume=True)
     assert not make().learn(spring, report=False, quiet=True).finished_before
     for photos in (None, spring):
         again = make().learn(photos, resume=True)
         assert (again.version, again.finished_before) == (2, True)
-        assert again.text().startswith("This learn is finished already.\nVersion 2: learned spring")
+        assert again.text().startswith(
+            "This session is finished already.\nVersion 2: learned spring"
+        )
         assert again.to_dict()["finished_before"]
     with pytest.raises(UserError, match=r"its last one, of spring, is finished"):
         make().learn(summer, resume=True)
-    assert make()._store.current() == 2
+    assert make().store.current() == 2
 
 
-def test_a_job_that_was_changed_is_refused_or_reads_the_same(tmp_path: Path) -> None:
-    job = LearnJob(1, "/photos", None, "normal", {}, "stop", {"seed": 0}, {"epochs": 4}, "f00")
-    job.write(tmp_path)
-    path, told = tmp_path / "job.json", 0
+def test_a_changed_record_is_refused_or_reads_the_same(make: Make, spring: Path) -> None:
+    killed(make(), spring, "run")
+    store, refused = make().store, 0
+    path, expected = store.learning / "session.json", find(store)
+    assert isinstance(expected, LearnSession)
     content = path.read_bytes()
     for place in range(len(content)):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
-            assert LearnJob.read(tmp_path) == job
+            assert find(store) == expected
         except UserError:
-            told += 1
-    assert told > 0.95 * len(content)
+            refused += 1
+    assert refused > 0.95 * len(content)
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(UserError, match=r"job\.json is damaged .* --discard"):
-        LearnJob.read(tmp_path)
+    with pytest.raises(UserError, match=r"session\.json is damaged .* --discard"):
+        find(store)
 
 
 def test_a_request_to_stop_is_told_how_to_go_on(
@@ -316,7 +319,7 @@ def test_twenty_kills_at_random_moments(
     make("clock", checkpoint_minutes=0).learn(spring, report=False, quiet=True)
     whole = time.monotonic() - started
     kills, finished, found = 0, 0, set()
-    opened_learning = make()._store.learning
+    opened_learning = make().store.learning
     while kills < 20:
         pid = os.fork()
         if not pid:
@@ -336,7 +339,7 @@ def test_twenty_kills_at_random_moments(
         assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
         opened = make(checkpoint_minutes=0)
         assert len(opened.predict(spring / "ash" / "0-0.png").probabilities) in (3, 5)
-        if opened._store.current() > 2 and not opened._store.version().info["is_look"]:
+        if opened.store.current() > 2 and not opened.store.version().info["frozen_fit"]:
             finished += 1
             assert_same(opened, undisturbed)
             opened.undo()

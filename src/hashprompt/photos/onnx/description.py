@@ -1,4 +1,4 @@
-"""What the JSON file next to an exported ONNX graph may hold."""
+"""The JSON file next to a classifier that was exported to ONNX."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -27,13 +27,13 @@ class ExportedPreprocessing(Schema):
 
 
 class ExportedAccuracy(Schema):
-    """Accuracy of the model, and of the classifier it was exported from."""
+    """Accuracy of the model and of the classifier it was made of."""
 
     source: str
     photos: Count
-    before: Count  # right answers of the classifier
-    after: Count  # right answers of the model
-    same: Count  # photos for which both say the same
+    before: Count  # correct answers of the classifier
+    after: Count  # correct answers of the model
+    same: Count  # photos with the same answer of both
 
 
 class ExportedModel(Schema):
@@ -47,8 +47,8 @@ class ExportedModel(Schema):
     version: Count
     classes: Annotated[list[str], Field(min_length=1)]
     integer_labels: bool
-    learns: list[str]
-    cells: list[Annotated[list[Count], Field(min_length=2, max_length=2)]]  # [learn, class]
+    sessions: list[str]
+    cells: list[Annotated[list[Count], Field(min_length=2, max_length=2)]]  # [session, class]
     preprocessing: ExportedPreprocessing
     accuracy: ExportedAccuracy | None
 
@@ -56,10 +56,9 @@ class ExportedModel(Schema):
     def _fits_together(self) -> Self:
         if len(set(self.classes)) < len(self.classes):
             raise ValueError("`classes` has a name twice")
-        if any(
-            learn >= len(self.learns) or label >= len(self.classes) for learn, label in self.cells
-        ):
-            raise ValueError("`cells` has a session or a class that does not exist")
+        limits = len(self.sessions), len(self.classes)
+        if any(at >= limits[0] or label >= limits[1] for at, label in self.cells):
+            raise ValueError("`cells` has a session or a class that is not there")
         if self.integer_labels:
             for name in self.classes:
                 int(name)

@@ -1,1 +1,0 @@
-"""One schema per JSON file that is read back: of runs, and of classifiers."""

@@ -5,31 +5,14 @@ from typing import Any
 import pytest
 import timm
 import torch
-from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
+from vits import KINDS, vit
 
 from hashprompt.backbone import Backbone, Injection, load_backbone
 from hashprompt.backbone.architecture import check_supported
 from hashprompt.backbone.vit import Edit, run_block
 from hashprompt.backbone.weights import weights_hash
 from hashprompt.errors import UserError
-
-SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 3, "num_heads": 2}
-KINDS = {
-    "plain": {},
-    "no bias, normed queries": {"qkv_bias": False, "qk_norm": True},
-    "deit-3": {"no_embed_class": True, "init_values": 0.1},
-    "dinov2 with registers": {"init_values": 0.5, "reg_tokens": 4},
-    "pre-norm": {"pre_norm": True},
-}
-
-
-def vit(**changes: object) -> VisionTransformer:
-    torch.manual_seed(0)
-    model = VisionTransformer(**{**SMALL, "num_classes": 0, **changes}).eval()
-    for parameter in model.parameters():  # timm starts biases and tokens at zero: too easy
-        torch.nn.init.normal_(parameter, std=0.2)
-    return model
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -188,16 +187,6 @@ def test_a_header_that_lies_about_its_tensors_is_refused(tmp_path: Path) -> None
     text = json.dumps(header).encode()
     (tmp_path / "w.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(64))
     refused(tmp_path / "w.safetensors")
-
-
-def test_arrays_of_the_wrong_rank_are_refused(tmp_path: Path) -> None:
-    names = (
-        "cls",
-        "embedding/kernel",
-        "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/out/kernel",
-    )
-    np.savez(tmp_path / "w.npz", **{name: np.float32(1) for name in names})
-    refused(tmp_path / "w.npz", "vit_tiny_patch16_224@")
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pth", ".npz"])

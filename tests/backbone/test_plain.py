@@ -10,7 +10,8 @@ import pytest
 import timm
 import torch
 from safetensors.torch import save_file
-from timm.models.vision_transformer import VisionTransformer
+from vits import SIZES
+from vits import vit as timm_vit
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.backbone.architecture import _as_plain
@@ -18,16 +19,7 @@ from hashprompt.backbone.plain import Architecture, PlainViT
 from hashprompt.backbone.weights import load_backbone
 from hashprompt.errors import UserError
 
-SIZES = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4}
 HALF = {"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic"}
-
-
-def timm_vit(**changes: Any) -> VisionTransformer:
-    torch.manual_seed(0)
-    vit = VisionTransformer(**{**SIZES, "num_classes": 0, **changes}).eval()
-    for parameter in vit.parameters():  # timm starts biases and tokens at zero: too easy
-        torch.nn.init.normal_(parameter, std=0.2)
-    return vit
 
 
 @pytest.mark.parametrize(
@@ -44,7 +36,7 @@ def test_it_gives_the_features_of_timm(changes: dict[str, Any]) -> None:
     # Full fine-tuning sums gradients in this order.
     assert [name for name, _ in plain.named_parameters()] == [n for n, _ in vit.named_parameters()]
     for size in (48, 64):  # one of them resamples the position table
-        prefix = {1: torch.randn(2, 2, 3, 32)}
+        prefix = {1: torch.randn(2, 2, 3, 24)}
         images = torch.randn(2, 3, size, size)
         features = []
         for each in (vit, plain):

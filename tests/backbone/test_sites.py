@@ -9,6 +9,7 @@ import torch
 from timm.layers import GluMlp
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
+from vits import KINDS, vit
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.backbone.vit import LAYERS, run_block
@@ -19,21 +20,7 @@ from hashprompt.parts.lora import keys_and_values, low_rank, merged
 DIM, HIDDEN, DEPTH = 24, 96, 3
 WIDTHS = {"attn.qkv": 3 * DIM, "mlp.fc1": HIDDEN}  # of what comes out; else DIM
 INPUTS = {"mlp.fc2": HIDDEN}  # of what enters
-KINDS = {
-    "plain": {},
-    "no bias, normed queries": {"qkv_bias": False, "qk_norm": True},
-    "layer scale, registers": {"init_values": 0.5, "reg_tokens": 4},
-}
 close = torch.testing.assert_close
-
-
-def vit(**changes: Any) -> VisionTransformer:
-    torch.manual_seed(0)
-    size = {"img_size": 32, "patch_size": 8, "embed_dim": DIM, "depth": DEPTH, "num_heads": 2}
-    model = VisionTransformer(**{**size, "num_classes": 0, **changes}).eval()
-    for parameter in model.parameters():  # timm starts biases and tokens at zero: too easy
-        nn.init.normal_(parameter, std=0.2)
-    return model
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The sources that need no download, and the backbone pretrained on drawings."""
 
-import colorsys
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +15,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from hashprompt.data.dataset import ImageSource, ImageTable
-from hashprompt.data.streams.draw import Style, draw, draw_pairs, draw_recipes, ink, vivid
+from hashprompt.data.streams.draw import Style, draw_pairs, draw_recipes, ink
 from hashprompt.data.streams.embedded import digits, glyphs, glyphs_domains, glyphs_pairs
 
 Sources = dict[str, ImageSource]
@@ -112,26 +111,6 @@ def test_pen_leaves_ink_where_it_is_set_down_and_none_far_away() -> None:
     row, column = divmod(int(field.argmax()), 32)
     assert (row, column) in {(7, 23), (7, 24), (8, 23), (8, 24)}
     assert field[31, 0] < 1e-6
-
-
-def test_drawings_follow_from_the_seed_alone() -> None:
-    recipes = draw_recipes(5, marks=3, shapes=3, attractors=3, textures=3)
-    labels = torch.arange(12)
-    first, second, other = (
-        draw(recipes, labels, torch.Generator().manual_seed(seed), Style()) for seed in (1, 1, 2)
-    )
-    assert torch.equal(first, second)
-    assert not torch.equal(first, other)
-
-
-def test_vivid_colours_have_the_hues_of_the_colour_circle() -> None:
-    for hue in (0.0, 0.1, 0.3, 0.55, 0.8):
-        colours = vivid(torch.Generator().manual_seed(0), 5, hue, hue)
-        for red, green, blue in colours[:, :, 0, 0].tolist():
-            found, saturation, value = colorsys.rgb_to_hsv(red, green, blue)
-            assert found == pytest.approx(hue, abs=1e-5)
-            assert 0.7 <= saturation <= 1
-            assert 0.7 <= value <= 1
 
 
 def test_the_label_of_a_pair_is_the_warm_shape() -> None:

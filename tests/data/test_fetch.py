@@ -5,8 +5,8 @@ import hashlib
 import io
 import os
 import stat
-import struct
 import tarfile
+import tempfile
 import tracemalloc
 import warnings
 import zipfile
@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hostile_photos import deadline
 from web_server import WebServer, web_server
@@ -27,32 +28,39 @@ from hashprompt.errors import UserError
 from hashprompt.storage import download
 
 
-def tar_of(members: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for name, content in members.items():
+def write_zip(path: Path, *members: tuple[str, bytes], kind: int = 0) -> Path:
+    """Members are names and contents, all of a kind of file (0: a regular one)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of duplicate names
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in members:
+                info = zipfile.ZipInfo(name)
+                info.external_attr = (kind | 0o644) << 16 if kind else 0
+                archive.writestr(info, content, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def write_tar(
+    path: Path, *members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE, target: str = ""
+) -> Path:
+    """Members are names and contents, all of a kind of file."""
+    with tarfile.open(path, "w:gz" if path.name.endswith("gz") else "w") as archive:
+        for name, content in members:
             info = tarfile.TarInfo(name)
-            info.size = len(content)
+            info.type, info.linkname, info.size = kind, target, len(content)
             archive.addfile(info, io.BytesIO(content))
-    return out.getvalue()
+    return path
 
 
-def zip_of(members: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return out.getvalue()
+WRITERS = {"a.tar": write_tar, "a.tar.gz": write_tar, "a.tgz": write_tar, "a.zip": write_zip}
 
 
 # Unpacking. --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "make"), [("a.tar.gz", tar_of), ("a.tgz", tar_of), ("a.zip", zip_of)]
-)
-def test_an_archive_is_unpacked(name: str, make: Any, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(make({"set/x/1.txt": b"one", "set/2.txt": b"two"}))
+@pytest.mark.parametrize("name", WRITERS)
+def test_an_archive_is_unpacked(name: str, tmp_path: Path) -> None:
+    WRITERS[name](tmp_path / name, ("set/x/1.txt", b"one"), ("set/2.txt", b"two"))
     unpack(tmp_path / name, tmp_path / "out")
     assert (tmp_path / "out/set/x/1.txt").read_bytes() == b"one"
     assert (tmp_path / "out/set/2.txt").read_bytes() == b"two"
@@ -75,51 +83,12 @@ def refused(archive: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "member", ["../evil.txt", "set/../../evil.txt", "/tmp/evil-hashprompt.txt"]
-)
-@pytest.mark.parametrize(("name", "make"), [("a.tar.gz", tar_of), ("a.zip", zip_of)])
-def test_members_that_leave_the_folder_are_refused(
-    name: str, make: Any, member: str, tmp_path: Path
-) -> None:
-    (tmp_path / name).write_bytes(make({"good.txt": b"x", member: b"evil"}))
-    assert "is not unpacked" in refused(tmp_path / name)
-    assert not Path("/tmp/evil-hashprompt.txt").exists()
-
-
-@pytest.mark.parametrize("target", ["../../secret", "/etc/passwd"])
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
-def test_links_out_of_a_tar_are_refused(kind: bytes, target: str, tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar", "w") as archive:
-        info = tarfile.TarInfo("set/link")
-        info.type, info.linkname = kind, target
-        archive.addfile(info)
-    message = refused(tmp_path / "a.tar")
-    assert "Cannot unpack" in message or "is not unpacked" in message
-
-
-def test_links_in_a_zip_are_refused(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        info = zipfile.ZipInfo("set/link")
-        info.external_attr = (stat.S_IFLNK | 0o777) << 16
-        archive.writestr(info, "/etc/passwd")
-    assert "'set/link' is a link" in refused(tmp_path / "a.zip")
-
-
-def test_devices_in_a_tar_are_refused(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar", "w") as archive:
-        info = tarfile.TarInfo("set/pipe")
-        info.type = tarfile.FIFOTYPE
-        archive.addfile(info)
-    assert "is not unpacked" in refused(tmp_path / "a.tar")
-
-
-@pytest.mark.parametrize(("name", "make"), [("a.tar.gz", tar_of), ("a.zip", zip_of)])
-def test_half_an_archive_leaves_nothing_behind(name: str, make: Any, tmp_path: Path) -> None:
-    noise = hashlib.sha256(b"x").digest() * 4000
-    content = make({"set/1.bin": noise, "set/2.bin": noise[::-1]})
-    (tmp_path / name).write_bytes(content[: len(content) // 2])
-    message = refused(tmp_path / name)
+@pytest.mark.parametrize("name", ["a.tar.gz", "a.zip"])
+def test_half_an_archive_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).bytes(100_000)
+    path = WRITERS[name](tmp_path / name, ("set/1.bin", noise), ("set/2.bin", noise[::-1]))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    message = refused(path)
     assert "only the beginning of one" in message or "Fetch it again" in message
     assert not list((tmp_path / "deep" / "out").iterdir())
 
@@ -127,14 +96,14 @@ def test_half_an_archive_leaves_nothing_behind(name: str, make: Any, tmp_path: P
 def test_an_archive_larger_than_the_disk_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "a.zip").write_bytes(zip_of({"set/zeros": bytes(10**6)}))
+    write_zip(tmp_path / "a.zip", ("set/zeros", bytes(10**6)))
     full = type("Usage", (), {"free": 1000})
     monkeypatch.setattr("hashprompt.data.fetching.archives.shutil.disk_usage", lambda path: full)
     assert "takes 0.0 GB or more unpacked" in refused(tmp_path / "a.zip")
 
 
 def test_what_is_there_is_never_replaced(tmp_path: Path) -> None:
-    (tmp_path / "a.zip").write_bytes(zip_of({"set/mine.txt": b"theirs"}))
+    write_zip(tmp_path / "a.zip", ("set/mine.txt", b"theirs"))
     (tmp_path / "out" / "set").mkdir(parents=True)
     (tmp_path / "out" / "set" / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match="exists already and is not replaced"):
@@ -145,64 +114,29 @@ def test_what_is_there_is_never_replaced(tmp_path: Path) -> None:
 # Archives that mean harm. ------------------------------------------------------------------
 
 
-def write_zip(path: Path, *members: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of duplicate names
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in members:
-                archive.writestr(name, content, zipfile.ZIP_DEFLATED)
-    return path
-
-
-def write_tar(path: Path, *members: tuple[str, bytes, str]) -> Path:
-    """Members are name, type and, if they are links, where to."""
-    with tarfile.open(path, "w") as archive:
-        for name, kind, target in members:
-            info = tarfile.TarInfo(name)
-            info.type, info.linkname = kind, target
-            archive.addfile(info)
-    return path
-
-
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
-def test_links_inside_a_tar_are_refused_too(kind: bytes, tmp_path: Path) -> None:
-    """Python's own filter was led astray by chains of them: CVE-2025-4517, -4330 and -4138."""
-    write_tar(tmp_path / "a.tar", ("set/a", tarfile.REGTYPE, ""), ("set/b", kind, "set/a"))
-    assert "'set/b' is a link" in refused(tmp_path / "a.tar")
-
-
-def test_a_chain_of_links_too_long_to_resolve_does_not_lead_out(tmp_path: Path) -> None:
-    """As in CVE-2025-4517: beyond 4,096 letters `realpath` gave up, and the filter with it."""
-    long = "d" * 247
-    path, members = "", []
-    for step in "abcdefghijklmnop":
-        members += [
-            (f"{path}{long}", tarfile.DIRTYPE, ""),
-            (f"{path}{step}", tarfile.SYMTYPE, long),
-        ]
-        path += f"{long}/"
-    chain = "/".join("abcdefghijklmnop") + "/" + "l" * 254
-    members += [
-        (chain, tarfile.SYMTYPE, "../" * 16),
-        ("escape", tarfile.SYMTYPE, f"{chain}/../../outside"),
-        ("escape/evil.txt", tarfile.REGTYPE, ""),
-    ]
-    write_tar(tmp_path / "a.tar", *members)
-    assert "is a link" in refused(tmp_path / "a.tar")
-    assert not list(tmp_path.rglob("evil.txt"))
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+@pytest.mark.parametrize("target", ["a", "../../secret", "/etc/passwd"])
+def test_links_and_devices_are_refused(kind: bytes, target: str, tmp_path: Path) -> None:
+    """Links inside too: Python's filter was led astray by chains of them (CVE-2025-4517)."""
+    write_tar(tmp_path / "a.tar", ("set/x", b""), kind=kind, target=target)
+    unix = {tarfile.SYMTYPE: stat.S_IFLNK, tarfile.FIFOTYPE: stat.S_IFIFO}
+    write_zip(tmp_path / "a.zip", ("set/x", target.encode()), kind=unix.get(kind, stat.S_IFLNK))
+    what = "neither a file nor a folder" if kind == tarfile.FIFOTYPE else "a link"
+    for name in ("a.tar", "a.zip"):
+        assert f"'set/x' is {what}" in refused(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["C:/evil.txt", "..\\evil.txt", "/evil.txt", "a/../../evil.txt"])
 def test_names_that_lead_out_somewhere_are_refused_everywhere(name: str, tmp_path: Path) -> None:
     write_zip(tmp_path / "a.zip", (name, b"x"))
-    write_tar(tmp_path / "a.tar", (name, tarfile.REGTYPE, ""))
+    write_tar(tmp_path / "a.tar", (name, b"x"))
     for archive in ("a.zip", "a.tar"):
         assert "would be outside of its folder" in refused(tmp_path / archive)
 
 
 def test_a_folder_that_is_the_place_itself_is_passed_over(tmp_path: Path) -> None:
     write_zip(tmp_path / "a.zip", ("./", b""), ("./set/1.txt", b"one"))
-    write_tar(tmp_path / "b.tar", ("./", tarfile.DIRTYPE, ""), ("./set2", tarfile.DIRTYPE, ""))
+    write_tar(tmp_path / "b.tar", ("./", b""), ("./set2", b""), kind=tarfile.DIRTYPE)
     for name in ("a.zip", "b.tar"):
         unpack(tmp_path / name, tmp_path / "out")
     assert (tmp_path / "out/set/1.txt").read_bytes() == b"one"
@@ -211,25 +145,14 @@ def test_a_folder_that_is_the_place_itself_is_passed_over(tmp_path: Path) -> Non
 
 def test_files_without_a_name_are_refused(tmp_path: Path) -> None:
     write_zip(tmp_path / "a.zip", (".", b"x"))
-    write_tar(tmp_path / "a.tar", (".", tarfile.REGTYPE, ""))
-    # Python writes no empty name, so its letter is cut out.
-    content = write_zip(tmp_path / "b.zip", ("x", b"")).read_bytes()
-    local, rest = content[:30], content[31:]
-    at = rest.index(b"PK\x01\x02")
-    data, central, end = rest[:at], rest[at : at + 46], rest[at + 47 :]
-    local = local[:26] + bytes(2) + local[28:]
-    central = central[:28] + bytes(2) + central[30:]
-    end = end[:12] + struct.pack("<II", len(central), len(local + data)) + end[20:]
-    (tmp_path / "b.zip").write_bytes(local + data + central + end)
-    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
-        assert archive.namelist() == [""]
-    for name in ("a.zip", "a.tar", "b.zip"):
+    write_tar(tmp_path / "a.tar", (".", b"x"))
+    for name in ("a.zip", "a.tar"):
         assert "has no name" in refused(tmp_path / name)
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     write_zip(tmp_path / "a.zip", ("set/1", b"x"), ("set/./1", b"y"))
-    write_tar(tmp_path / "a.tar", *2 * [("set/1", tarfile.REGTYPE, "")])
+    write_tar(tmp_path / "a.tar", *2 * [("set/1", b"")])
     for archive in ("a.zip", "a.tar"):
         assert "twice" in refused(tmp_path / archive)
 
@@ -255,19 +178,19 @@ def test_encrypted_and_unusual_zips_are_refused(flag: int, method: int, tmp_path
 def test_a_bomb_is_refused_with_the_estimate(tmp_path: Path) -> None:
     zeros = bytes(10**8)
     write_zip(tmp_path / "a.zip", ("set/zeros", zeros))
-    (tmp_path / "a.tar.gz").write_bytes(tar_of({"set/zeros": zeros}))
+    write_tar(tmp_path / "a.tar.gz", ("set/zeros", zeros))
     for name in ("a.zip", "a.tar.gz"):
         assert "0.1 MB would take 0.1 GB or more unpacked" in refused(tmp_path / name)
     (tmp_path / "zeros.gz").write_bytes(gzip.compress(zeros))
     assert "it unpacks to more than 0.1 GB" in refused(tmp_path / "zeros.gz")
 
 
-@pytest.mark.parametrize(("name", "make"), [("a.tar", tar_of), ("a.zip", zip_of)])
+@pytest.mark.parametrize("name", ["a.tar", "a.zip"])
 def test_more_files_than_any_data_set_has_are_refused(
-    name: str, make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hashprompt.data.fetching.archives.MAX_MEMBERS", 3)
-    (tmp_path / name).write_bytes(make({f"set/{n}": b"" for n in range(4)}))
+    WRITERS[name](tmp_path / name, *((f"set/{n}", b"") for n in range(4)))
     assert "more than 3 files" in refused(tmp_path / name)
 
 
@@ -317,7 +240,14 @@ def test_a_link_is_not_written_through_when_an_archive_appears(tmp_path: Path) -
 
 # Downloads. --------------------------------------------------------------------------------
 
-CONTENT = tar_of({"made/train/a.txt": bytes(range(256)) * 2000})
+
+def made_archive() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        content = bytes(range(256)) * 2000
+        return write_tar(Path(folder) / "a.tgz", ("made/train/a.txt", content)).read_bytes()
+
+
+CONTENT = made_archive()
 
 
 @pytest.fixture
@@ -425,12 +355,6 @@ def test_half_a_file_that_somebody_put_there_is_named_and_left(get: Any, tmp_pat
         get()
     assert (tmp_path / "root/made.tar.gz").read_bytes() == CONTENT[:1000]
     assert not (tmp_path / "root/made").exists()
-
-
-def test_no_connection_is_said(get: Any, data: DataSet) -> None:
-    nowhere = replace(data.files[0], url="http://127.0.0.1:9/made.tar.gz")
-    with pytest.raises(UserError, match=r"Could not get http://127\.0\.0\.1:9/made\.tar\.gz"):
-        get(files=(nowhere,))
 
 
 def test_an_archive_that_gives_something_else_is_told(get: Any, data: DataSet) -> None:

@@ -95,15 +95,6 @@ def test_each_coarse_label_gives_one_fine_class_to_each_domain() -> None:
     assert found.train.domains.tolist() == [0, 0, 0, 1, 1, 1]  # first and second of each
 
 
-def test_many_coarse_labels_take_no_time() -> None:
-    many = 300_000
-    table = ImageTable(
-        torch.zeros(0, 3, 8, 8, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64)
-    )
-    found = coarse_source("x", table, table, torch.arange(many), ("name",) * many)
-    assert found.domain_names == ("fine class 1 of each",)
-
-
 @pytest.mark.parametrize(
     "names", [np.full(4, "x" * 5000), np.full(1_000_001, "x"), np.zeros(4, "V5000")]
 )

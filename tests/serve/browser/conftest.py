@@ -46,12 +46,12 @@ def address(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="session")
 def journey(chromium: Any, address: str, photos: Path) -> dict[str, str]:
-    """The way of somebody new, and what is seen on it: three classes are taught."""
+    """A first visit, in which three classes are taught."""
     visit = Visit(chromium, address)
     page, seen = visit.page, {}
     page.goto("/")
-    page.get_by_role("heading", name="It has learned nothing yet").wait_for()
-    page.get_by_role("button", name="Teach it something").click()
+    page.get_by_role("heading", name="No classes yet").wait_for()
+    page.get_by_role("button", name="Teach the first classes").click()
     seen["tab"] = page.locator("[role=tab][aria-selected=true]").inner_text()
     page.locator("#teach-tree").set_input_files(photos / "trees")
     page.locator("#teach-files").set_input_files(sorted((photos / "more" / "elm").iterdir()))
@@ -65,7 +65,7 @@ def journey(chromium: Any, address: str, photos: Path) -> dict[str, str]:
     seen["state after a reload"] = page.locator("#jobs article").get_attribute("data-state")
     page.locator("#jobs article[data-state=done]").wait_for()
     seen["done"] = words(page.locator("#jobs article").inner_text())
-    page.get_by_text("Version 1, knows 3 classes").wait_for()
+    page.get_by_text("Version 1, 3 classes").wait_for()
     visit.close()
     return seen
 
@@ -75,6 +75,6 @@ def page(chromium: Any, address: str, journey: dict[str, str]) -> Iterator[Any]:
     """The page of a classifier that knows ash, cedar and elm."""
     visit = Visit(chromium, address)
     visit.page.goto("/")
-    visit.page.get_by_text("knows 3 classes").wait_for()
+    visit.page.get_by_text(", 3 classes").wait_for()
     yield visit.page
     visit.close()

@@ -17,36 +17,36 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 # Teaching. ----------------------------------------------------------------------------------------
 
 
-def test_who_has_taught_nothing_is_led_to_teach(journey: dict[str, str]) -> None:
+def test_an_empty_classifier_leads_to_teach(journey: dict[str, str]) -> None:
     assert journey["tab"] == "Teach"
 
 
-def test_the_plan_and_the_time_are_told_before_anything_is_learned(journey: dict[str, str]) -> None:
+def test_the_plan_is_shown_before_anything_is_learned(journey: dict[str, str]) -> None:
     assert "3 new classes" in journey["plan"]
     assert "ash 6 photos, new" in journey["plan"]
-    assert "It can answer after about" in journey["plan"]
+    assert "Usable after about" in journey["plan"]
 
 
-def test_what_changed_is_told_also_after_a_reload(journey: dict[str, str]) -> None:
+def test_the_result_is_shown_also_after_a_reload(journey: dict[str, str]) -> None:
     assert journey["state after a reload"] in ("waiting", "running")
     assert journey["done"].startswith("Learned")
-    assert "Open the report" in journey["done"]
+    assert "Open report" in journey["done"]
 
 
 def test_the_report_opens(page: Any) -> None:
     open_tab(page, "Teach")
     with page.context.expect_page() as opened:
-        page.get_by_role("link", name="Open the report").first.click()
+        page.get_by_role("link", name="Open report").first.click()
     expect(opened.value.locator("body")).to_contain_text("elm")
 
 
-def test_a_name_that_differs_by_case_is_asked_about(page: Any, photos: Path) -> None:
+def test_a_person_decides_about_a_name_that_differs_by_case(page: Any, photos: Path) -> None:
     open_tab(page, "Teach")
     page.locator("#teach-files").set_input_files(photos / "noise.png")
     page.get_by_label("Class of 1 photo").fill("ASH")
     page.get_by_role("button", name="See the plan").click()
-    page.get_by_role("button", name="It is ash").click()
-    expect(page.locator("#plan")).to_contain_text("more of 1 known class")
+    page.get_by_role("button", name="Same class: ash").click()
+    expect(page.locator("#plan")).to_contain_text("more photos of 1 known class")
     expect(page.locator("#plan li")).to_have_text("ash 1 photo, known")
 
 
@@ -65,11 +65,11 @@ def test_photos_without_a_label_are_not_sent(page: Any, photos: Path) -> None:
     open_tab(page, "Teach")
     page.locator("#teach-files").set_input_files(photos / "noise.png")
     page.get_by_role("button", name="See the plan").click()
-    expect(page.locator("#teach-error")).to_contain_text("Say what is on these photos")
+    expect(page.locator("#teach-error")).to_contain_text("Enter the class of these photos")
     expect(page.get_by_label("Class of 1 photo")).to_be_focused()
 
 
-def test_a_zip_of_class_folders_is_planned_and_taught_alone(
+def test_a_zip_of_class_folders_is_planned_and_taught(
     page: Any, photos: Path, tmp_path: Path
 ) -> None:
     write_photos(tmp_path / "new", ("fig",), each=6)
@@ -77,12 +77,12 @@ def test_a_zip_of_class_folders_is_planned_and_taught_alone(
     open_tab(page, "Teach")
     page.locator("#teach-files").set_input_files(photos / "noise.png")
     page.locator("#teach-files").set_input_files(zipped)
-    expect(page.locator("#teach-note")).to_contain_text("A zip file is taught alone")
+    expect(page.locator("#teach-note")).to_contain_text("A zip file is taught separately")
     expect(page.locator("#tray")).to_contain_text("trees.zip")
     page.get_by_role("button", name="See the plan").click()
     expect(page.locator("#plan li")).to_have_text("fig 6 photos, new")
     page.get_by_role("button", name="Start teaching").click()
-    page.get_by_text("knows 4 classes").wait_for()
+    page.get_by_text(", 4 classes").wait_for()
     open_tab(page, "Ask")
     ask(page, tmp_path / "new" / "fig" / "0-0.png")
     expect(page.locator(".answer").get_by_role("heading")).to_contain_text("fig")
@@ -120,19 +120,19 @@ def test_a_photo_can_be_dropped_and_pasted(page: Any, photos: Path) -> None:
         expect(page.locator(".answer").first.get_by_role("heading")).to_contain_text("ash")
 
 
-def test_a_broken_photo_is_told_beside_the_good_ones(page: Any, photos: Path) -> None:
+def test_a_broken_photo_is_shown_next_to_good_ones(page: Any, photos: Path) -> None:
     ask(page, photos / "broken.jpg", photos / "trees" / "ash" / "0-1.png")
     expect(page.locator(".answer").nth(0)).to_contain_text("No answer")
     expect(page.locator(".answer").nth(1).get_by_role("heading")).to_contain_text("ash")
 
 
-def test_unknown_and_unsure_are_said_in_words(page: Any, photos: Path) -> None:
+def test_unknown_and_unsure_are_described(page: Any, photos: Path) -> None:
     one = {
-        **{"file": "a.png", "label": "ash", "probability": 0.5, "unknown": 0.99, "error": None},
-        **{"top": [{"label": "ash", "probability": 0.5}, {"label": "elm", "probability": 0.4}]},
+        **{"name": "a.png", "label": "ash", "confidence": 0.5, "unknown": 0.99, "error": None},
+        "probabilities": {"1": 0.1, "ash": 0.5, "elm": 0.4},
         "closest": [
-            {"label": "elm", "session": "taught-2026-05-02-ab12", "distance": 1.5},
-            {"label": "elm", "session": "garden", "distance": 1.7},
+            {"class": "elm", "learned": "taught-2026-05-02-ab12", "distance": 1.5},
+            {"class": "elm", "learned": "garden", "distance": 1.7},
         ],
     }
     marks = [{"is_unknown": True, "unsure": True}, {"is_unknown": False, "unsure": True}]
@@ -140,10 +140,11 @@ def test_unknown_and_unsure_are_said_in_words(page: Any, photos: Path) -> None:
     ask(page, photos / "trees" / "ash" / "0-0.png", photos / "trees" / "ash" / "0-1.png")
     first, second = page.locator(".answer").all()
     expect(first.get_by_role("heading")).to_have_text("Unknown")
-    expect(first).to_contain_text("Looks most like ash (50\u00a0%)")
-    expect(first).to_contain_text("Reminds it of elm (learned 2 May) and elm (learn garden).")
+    expect(first).to_contain_text("Closest: ash (50\u00a0%)")
+    expect(first).to_contain_text("Closest classes: elm (learned 2 May) and elm (session garden).")
     expect(second.get_by_role("heading")).to_contain_text("ash")
-    expect(second).to_contain_text("Unsure")
+    expect(second).to_contain_text("Unsure: this may be wrong.")
+    expect(second.locator(".bars .label")).to_have_text(["ash", "elm", "1"])
 
 
 def test_errors_are_shown_where_the_person_looks(page: Any, photos: Path) -> None:
@@ -153,5 +154,5 @@ def test_errors_are_shown_where_the_person_looks(page: Any, photos: Path) -> Non
     page.unroute("**/api/ask")
     page.context.set_offline(True)
     ask(page, photos / "trees" / "ash" / "0-0.png")
-    expect(page.locator(".answer").first).to_contain_text("The server does not answer")
+    expect(page.locator(".answer").first).to_contain_text("The server does not respond")
     page.context.set_offline(False)

@@ -20,11 +20,11 @@ HOSTILE = "<img src=x onerror=window.broken=1>"
 def test_photos_are_kept_only_after_the_switch_and_can_be_removed(page: Any, photos: Path) -> None:
     ask(page, photos / "noise.png")
     open_tab(page, "Unsure")
-    switch = page.get_by_role("switch", name="Keep photos it was unsure about")
+    switch = page.get_by_role("switch", name="Store unknown and unsure photos")
     expect(switch).to_have_attribute("aria-checked", "false")
-    expect(page.locator("#groups")).to_have_text("Nothing is kept.")
+    expect(page.locator("#groups")).to_have_text("No photos are stored.")
     switch.click()
-    where = "are kept in the folder trees-serving/unsure on the server"
+    where = "are stored in the folder trees-serving/unsure on the server"
     expect(page.locator("#keep-text")).to_contain_text(where)
     open_tab(page, "Ask")
     ask(page, photos / "noise.png")
@@ -36,33 +36,30 @@ def test_photos_are_kept_only_after_the_switch_and_can_be_removed(page: Any, pho
     assert page.locator(".tick img").evaluate(
         "image => image.decode().then(() => image.naturalWidth)"
     )
-    page.get_by_role("button", name="Remove these").click()
+    page.get_by_role("button", name="Remove ticked photos").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
-    expect(page.locator("#groups")).to_contain_text("Nothing here")
+    expect(page.locator("#groups")).to_contain_text("No photos yet")
     switch.click()
     expect(switch).to_have_attribute("aria-checked", "false")
 
 
-def test_a_group_is_named_and_taught(page: Any) -> None:
+def test_a_cluster_is_named_and_taught(page: Any) -> None:
     photo = {"file": "x.png", "label": "ash", "probability": 0.4, "unknown": 1.0, "when": ""}
     two = [{"id": name * 32, **photo} for name in "ab"]
-    groups = [{"id": "group-1", "likely": None, "photos": two}]
-    say_instead(
-        page,
-        "/api/unsure",
-        {"keep_unsure": True, "folder": "trees-serving/unsure", "groups": groups},
-    )
-    refusal = {"error": "No more learns now.", "request": "1"}
+    clusters = [{"id": "cluster-1", "likely": None, "photos": two}]
+    stored = {"keep_unsure": True, "folder": "trees-serving/unsure", "clusters": clusters}
+    say_instead(page, "/api/unsure", stored)
+    refusal = {"error": "No more sessions now.", "request": "1"}
     say_instead(page, "/api/unsure/teach", refusal, status=409)
     open_tab(page, "Unsure")
     page.get_by_role("checkbox").first.uncheck()
-    page.get_by_role("button", name="Teach these").click()
-    expect(page.get_by_role("alert").filter(has_text="Say what is on these photos")).to_be_visible()
-    page.get_by_label("They are").fill("fig")
+    page.get_by_role("button", name="Teach ticked photos").click()
+    expect(page.get_by_role("alert").filter(has_text="Enter the class")).to_be_visible()
+    page.get_by_label("Class", exact=True).fill("fig")
     with page.expect_request("**/api/unsure/teach") as sent:
         page.keyboard.press("Enter")
     assert sent.value.post_data_json == {"photos": ["b" * 32], "label": "fig"}
-    expect(page.get_by_role("alert").filter(has_text="No more learns now.")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="No more sessions now.")).to_be_visible()
 
 
 # History. -----------------------------------------------------------------------------------------
@@ -90,12 +87,12 @@ def test_undo_is_confirmed_and_can_be_taken_back(page: Any) -> None:
     assert set(sent) <= {"GET"}
     page.get_by_role("button", name="Undo the last change").click()
     dialog.get_by_role("button", name="Undo").click()
-    expect(page.locator("#status")).to_have_text("Version 1, knows 3 classes")
+    expect(page.locator("#status")).to_have_text("Version 1, 3 classes")
     expect(page.locator("#classes")).to_contain_text("cedar")
-    expect(page.locator("#versions li").first).to_contain_text("undone, kept")
-    newest = page.get_by_role("button", name="Go to version").first
+    expect(page.locator("#versions li").first).to_contain_text("undone")
+    newest = page.get_by_role("button", name="Restore version").first
     newest.click()
-    dialog.get_by_role("button", name="Go to version").click()
+    dialog.get_by_role("button", name="Restore").click()
     expect(page.locator("#classes")).to_contain_text("oak")
     go_to_first(page)
 
@@ -109,7 +106,7 @@ def test_classes_are_merged(page: Any, photos: Path) -> None:
     merge.click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("ash and elm become one class")
-    dialog.get_by_label("Name of the one class").fill("leafy")
+    dialog.get_by_label("Name of the merged class").fill("leafy")
     dialog.get_by_role("button", name="Merge").click()
     expect(page.locator("#classes .title")).to_have_text(["leafy", "cedar"])
     open_tab(page, "Ask")
@@ -122,7 +119,7 @@ def test_a_class_is_forgotten_only_after_a_question(page: Any, photos: Path) -> 
     open_tab(page, "History")
     dialog = page.get_by_role("dialog")
     page.get_by_role("button", name="Forget elm").click()
-    expect(dialog).to_contain_text("Earlier versions still do, so this can be undone.")
+    expect(dialog).to_contain_text("Earlier versions still do, so you can undo this.")
     dialog.get_by_role("button", name="Cancel").click()
     expect(page.locator("#classes .title")).to_have_text(["ash", "cedar", "elm"])
     page.get_by_role("button", name="Forget elm").click()
@@ -219,12 +216,12 @@ def test_texts_can_be_read(page: Any, photos: Path, scheme: str) -> None:
     assert dark == (scheme == "dark")
 
 
-def test_a_learn_of_the_command_line_is_told_and_dropped(page: Any) -> None:
+def test_an_unfinished_session_is_shown_and_dropped(page: Any) -> None:
     change_state(page, unfinished="more")
     page.reload()
     open_tab(page, "Teach")
     notice = page.locator("#unfinished")
-    expect(notice).to_contain_text("A learn of “more” was begun outside of this page")
+    expect(notice).to_contain_text("An unfinished session (more) was started outside this page")
     expect(notice).to_contain_text("hashprompt learn trees --resume")
     say_instead(page, "/api/unfinished", {"version": 1, "text": "It is dropped."})
     notice.get_by_role("button", name="Drop it").click()
@@ -234,13 +231,13 @@ def test_a_learn_of_the_command_line_is_told_and_dropped(page: Any) -> None:
     expect(notice).to_be_hidden()
 
 
-def test_read_only_hides_what_cannot_be_done_and_says_why(
+def test_read_only_hides_what_cannot_be_done(
     chromium: Any, address: str, journey: dict[str, str]
 ) -> None:
     visit = Visit(chromium, address)
     change_state(visit.page, read_only=True, unsure=0)
     visit.page.goto("/#teach")
-    expect(visit.page.get_by_text("because it was started with --read-only")).to_be_visible()
+    expect(visit.page.get_by_text("Read-only: no teaching, no edits.")).to_be_visible()
     expect(visit.page.get_by_role("tabpanel", name="Ask")).to_be_visible()
     expect(visit.page.get_by_role("tab")).to_have_text(["Ask", "History"])
     open_tab(visit.page, "History")

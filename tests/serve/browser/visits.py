@@ -1,4 +1,4 @@
-"""The real server in a process of its own, and what a person sees of its page."""
+"""The real server in a process of its own, and a visit of its page."""
 
 import re
 import shutil
@@ -62,16 +62,16 @@ def _address(process: subprocess.Popen[str], log: Any) -> str:
         if found := re.search(r"http://127\.0\.0\.1:\d+", line):
             return found[0]
     log.seek(0)
-    raise AssertionError(f"The server said no address. It said: {log.read()}")
+    raise AssertionError(f"The server printed no address: {log.read()}")
 
 
 def words(text: str) -> str:
-    """Text as it is read: one blank between words."""
+    """Text with one blank between words."""
     return " ".join(text.split())
 
 
 class Visit:
-    """A page, and what must never happen on it: requests elsewhere, broken scripts."""
+    """A page that must not request other sites nor break."""
 
     def __init__(self, chromium: Any, address: str, **options: Any) -> None:
         self._address = address
@@ -97,20 +97,20 @@ class Visit:
 
 
 def open_tab(page: Any, name: str) -> None:
-    """Open a tab, and wait for what it asks the server."""
+    """Open a tab, and wait for its content."""
     page.get_by_role("tab", name=name).click()
     if name == "History":
         page.locator("#classes li").first.wait_for()
     if name == "Unsure":
-        page.locator("#groups > *").filter(has_not_text="Putting").first.wait_for()
+        page.locator("#groups > *").filter(has_not_text="Clustering").first.wait_for()
 
 
 def go_to_first(page: Any) -> None:
-    """Leave the classifier as other tests expect it."""
+    """Restore the version that other tests expect."""
     open_tab(page, "History")
-    page.get_by_role("button", name="Go to version 1", exact=True).click()
-    page.get_by_role("dialog").get_by_role("button", name="Go to version 1").click()
-    page.get_by_text("Version 1, knows 3 classes").wait_for()
+    page.get_by_role("button", name="Restore version 1", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Restore").click()
+    page.get_by_text("Version 1, 3 classes").wait_for()
 
 
 def ask(page: Any, *files: Path) -> None:
@@ -122,12 +122,12 @@ def ask(page: Any, *files: Path) -> None:
 
 
 def say_instead(page: Any, route: str, body: dict[str, Any], status: int = 200) -> None:
-    """Let a route of the server say something else."""
+    """Replace the answer of a route."""
     page.route(f"**{route}", lambda asked: asked.fulfill(status=status, json=body))
 
 
 def change_state(page: Any, **changes: Any) -> None:
-    """Let the server say something else of itself."""
+    """Change the state that the server reports."""
 
     def answer(asked: Any) -> None:
         asked.fulfill(json={**asked.fetch().json(), **changes})

@@ -92,32 +92,32 @@ def ask(page: Page, photos: list[Path]) -> None:
 def show_unsure(page: Page, unknown: list[list[Path]], camera: Camera) -> None:
     page.get_by_role("tab", name="Unsure").click()
     page.get_by_role("switch").click()
-    page.get_by_text("Nothing here").wait_for()
+    page.get_by_text("No photos yet").wait_for()
     ask(page, [photo for photos in unknown for photo in photos[:EACH]])
     page.get_by_role("tab", name="Unsure").click()
     page.locator(".tick").first.wait_for()
     camera.take("unsure", "narrow", "narrow-dark")
-    name_one_kind(page, unknown)
-    page.get_by_role("button", name="Teach these").first.click()
+    name_one_class(page, unknown)
+    page.get_by_role("button", name="Teach ticked photos").first.click()
     page.get_by_role("heading", name="Learning").wait_for()
     wait_until_learned(page)
 
 
-def name_one_kind(page: Page, unknown: list[list[Path]]) -> None:
-    """Tick the photos of the first group that are of one class, and say which."""
-    group = page.locator("#groups article").first
-    kinds = {photo.name: photo.parent.name for photos in unknown for photo in photos}
-    titles = [image.get_attribute("title") or "" for image in group.locator("img").all()]
-    shown = [kinds[title.split(": ")[0]] for title in titles]
-    for kind, box in zip(shown, group.get_by_role("checkbox").all(), strict=True):
-        box.set_checked(kind == shown[0])
-    group.get_by_label("They are").fill(shown[0])
+def name_one_class(page: Page, unknown: list[list[Path]]) -> None:
+    """Tick the photos of the first cluster that are of one class, and name it."""
+    cluster = page.locator("#groups article").first
+    labels = {photo.name: photo.parent.name for photos in unknown for photo in photos}
+    titles = [image.get_attribute("title") or "" for image in cluster.locator("img").all()]
+    shown = [labels[title.split(": ")[0]] for title in titles]
+    for label, box in zip(shown, cluster.get_by_role("checkbox").all(), strict=True):
+        box.set_checked(label == shown[0])
+    cluster.get_by_label("Class", exact=True).fill(shown[0])
 
 
 def walk(page: Page, classes: list[list[Path]], out: Path) -> None:
     camera = Camera(page, out)
     page.goto("/")
-    page.get_by_role("heading", name="It has learned nothing yet").wait_for()
+    page.get_by_role("heading", name="No classes yet").wait_for()
     camera.take("empty", "narrow-dark")
     teach(page, classes[:-3], camera)
     teach(page, classes[-3:-2])

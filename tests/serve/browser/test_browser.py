@@ -140,7 +140,7 @@ def test_unknown_and_unsure_are_described(page: Any, photos: Path) -> None:
     ask(page, photos / "trees" / "ash" / "0-0.png", photos / "trees" / "ash" / "0-1.png")
     first, second = page.locator(".answer").all()
     expect(first.get_by_role("heading")).to_have_text("Unknown")
-    expect(first).to_contain_text("Closest: ash (50\u00a0%)")
+    expect(first).to_contain_text("Most probable: ash (50\u00a0%)")
     expect(first).to_contain_text("Closest classes: elm (learned 2 May) and elm (session garden).")
     expect(second.get_by_role("heading")).to_contain_text("ash")
     expect(second).to_contain_text("Unsure: this may be wrong.")

@@ -4,7 +4,7 @@ import { app, call, onState, refresh } from "./api.js";
 import { takePhoto } from "./camera.js";
 import { $, announce, button, dropPictures, make, picture, tell } from "./dom.js";
 import { chosen, inParts, isPicture } from "./files.js";
-import { count, learned, listed, percent } from "./words.js";
+import { count, learned, listed, percent, sentence } from "./words.js";
 
 const AT_ONCE = 8; // photos per request: few, so that the first answers come soon
 
@@ -87,7 +87,7 @@ function summary(answers) {
   if (answers.length !== 1) return `${answers.length} photos answered.`;
   const [{ error, is_unknown, unsure, label, confidence }] = answers;
   if (error) return error;
-  if (is_unknown) return `Unknown. Most similar to ${label}, ${percent(confidence)}.`;
+  if (is_unknown) return `Unknown. Most probable: ${label}, ${percent(confidence)}.`;
   return `${label}, ${percent(confidence)}${unsure ? ", unsure" : ""}.`;
 }
 
@@ -107,7 +107,7 @@ function say(card, name, head, rest) {
 }
 
 function showError(card, file, words) {
-  say(card, file.name, [make("h3", {}, "No answer")], [make("p", { class: "notice bad" }, words)]);
+  say(card, file.name, [make("h3", {}, "No answer")], [make("p", { class: "notice bad" }, sentence(words))]);
 }
 
 function showAnswer(card, file, answer, teach) {
@@ -130,7 +130,7 @@ function marks(answer) {
   const mark = (sign, words) =>
     make("p", { class: "mark" }, make("span", { class: "sign", "aria-hidden": "true" }, sign), words);
   if (answer.is_unknown) {
-    return [mark("?", `Not similar to any class it has learned. Closest: ${answer.label} (${percent(answer.confidence)}).`)];
+    return [mark("?", `Not similar to any learned class. Most probable: ${answer.label} (${percent(answer.confidence)}).`)];
   }
   return answer.unsure ? [mark("~", "Unsure: this may be wrong.")] : [];
 }

@@ -50,7 +50,7 @@ class ForgetIn(Strict):
 
 @router.get("/api/history")
 def history(service: ServiceOf) -> list[dict[str, Any]]:
-    """All versions, oldest first, as `hashprompt history --json` lists them."""
+    """All versions, oldest first, with the fields of hashprompt history --json, and undone."""
     rows = history_of(service.store)
     undone = undone_versions([row for row in rows if not row["damaged"]])
     return [

@@ -41,7 +41,7 @@ async def teach(request: Request, service: ServiceOf) -> dict[str, Any]:
 
 @router.post("/api/plan", openapi_extra=documented(TeachForm))
 async def plan(request: Request, service: ServiceOf) -> dict[str, Any]:
-    """Report what `teach` would do with the same form, and how long it would take."""
+    """Report what teach would do with the same form, and how long it would take."""
     with upload_folder(service, request) as folder:
         lesson = await LessonReader(folder, service.settings).read(request)
         return await to_thread.run_sync(_planned, service, lesson, limiter=service.planning)
@@ -141,5 +141,5 @@ def job(job: JobOf) -> dict[str, Any]:
 
 @router.delete("/api/jobs/{name}")
 def cancel(job: JobOf, service: ServiceOf) -> dict[str, Any]:
-    """Cancel a job. `message` reports the result once the job is taken back."""
+    """Cancel a job, and restore the version before. The message reports the result."""
     return service.learning.cancel(job.id).to_dict()

@@ -21,7 +21,7 @@ TOP = 5  # classes of an answer
 
 @router.post("/api/ask", openapi_extra=documented(PhotoForm))
 async def ask(request: Request, service: ServiceOf) -> dict[str, Any]:
-    """Classify photos. Answers are those of `hashprompt predict --json`, and whether unsure."""
+    """Classify photos. Answers have the fields of hashprompt predict --json, and unsure."""
     started = time.perf_counter()
     photos = await _received(request, service.settings.limits)
     prediction = await service.predictions.predict(photos)

@@ -41,7 +41,7 @@ def kill_one_in_its_second_task(engine: Engine, out: Path) -> None:
             if state.state == "running" and state.details["task"] >= 1:
                 os.kill(int(state.details["where"].rpartition(" ")[2]), signal.SIGKILL)
                 return
-        assert engine.is_working
+        assert engine.is_working, Sweep.load(out).states()
         time.sleep(0.1)
     raise AssertionError("no run came so far")
 
@@ -51,13 +51,13 @@ def test_a_killed_worker_costs_nothing(
 ) -> None:
     """Its run resumes in another process, to the numbers of a local sweep."""
     engine = make_engine("ray", None, 2)
-    begin = Engine.start
+    begin = engine.start
 
-    def start_and_kill(self: Engine, *how: Any) -> None:
-        begin(self, *how)
-        kill_one_in_its_second_task(self, tmp_path / "ray")
+    def start_and_kill(*how: Any) -> None:
+        begin(*how)
+        kill_one_in_its_second_task(engine, tmp_path / "ray")
 
-    monkeypatch.setattr(Engine, "start", start_and_kill)
+    monkeypatch.setattr(engine, "start", start_and_kill)
     found = run_sweep(read_grid(grid).runs(), tmp_path / "ray", engine, quiet=True)
     assert not found.failures
     alone = sweep(grid, tmp_path / "local", workers=2, quiet=True)

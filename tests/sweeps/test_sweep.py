@@ -201,6 +201,7 @@ def test_a_stopped_sweep_is_resumed(
     assert not is_alive(worker)
     assert not Sweep.load(command.out).results()
     found = sweep({**grid, "methods": ["patient", "simplecil"]}, command.out, workers=1, quiet=True)
+    assert found.failures == {}
     assert numbers(found)["patient (default)"] == numbers(found)["simplecil (paper)"]
 
 

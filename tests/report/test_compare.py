@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from run_results import run_result
 
 from hashprompt.errors import UserError
 from hashprompt.report import read_result
@@ -32,32 +33,15 @@ def make(tmp_path: Path) -> Make:
         protocol: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Path:
-        order = [0, 1, 2, 3] if seed == 0 else [3, 1, 2, 0]
-        result = {
-            "format": 1,
-            "finished": True,
-            "config": {
-                "method": method,
-                "preset": "paper",
-                "stream": "glyphs",
-                "backbone": "nano",
-                "seed": seed,
-                "options": {"epochs": 5, "penalty": 0.4} | (options or {}),
-            },
-            "protocol": {
-                "stream": "glyphs",
-                "fingerprint": "abc",
-                "class_order": order,
-                "class_names": ["abcd"[c] for c in order],
-                "tasks": [order[:2], order[2:]],
-                "images": [[8, 4], [6, 4]] if seed == 0 else [[6, 4], [8, 4]],
-                "image_size": 32,
-                "transform": {"crop": 32, "mean": [0.5, 0.5]},
-                "legacy": [],
-            }
-            | (protocol or {}),
-            "accuracy": [[90.0, faa], [None, faa]],
-            "metrics": {"FAA": faa, "CAA": (90 + faa) / 2, "FM": 90 - faa, "BWT": faa - 90},
+        config = dict(method=method, preset="paper", stream="glyphs", backbone="nano", seed=seed)
+        config |= {"options": {"epochs": 5, "penalty": 0.4} | (options or {})}
+        known = {
+            "fingerprint": "abc",
+            "images": [[8, 4], [6, 4]] if seed == 0 else [[6, 4], [8, 4]],
+            "image_size": 32,
+            "transform": {"crop": 32, "mean": [0.5, 0.5]},
+        }
+        own = {
             "after_task": [
                 {"task": 0, "average": 90.0, "task_inference": None},
                 {"task": 1, "average": faa, "task_inference": faa + 5},
@@ -66,11 +50,9 @@ def make(tmp_path: Path) -> Make:
             "timings": [
                 {"task": t, "phase": "wtp", "seconds": 10.0 + seed, "images": 8} for t in (0, 1)
             ],
-            "diagnostics": [],
-            "usage": None,
-            "versions": {},
             "passes": {"plain": 5, "prompted": 6, "prompted+grad": 12000},
-        } | changes
+        }
+        result = run_result(config, faa, known | (protocol or {}), **own | changes)
         folder = tmp_path / name
         folder.mkdir()
         write_json(folder / "result.json", result)
@@ -177,7 +159,7 @@ def test_another_seed_may_change_the_order_but_not_the_tasks(make: Make) -> None
     fewer = make("s4", seed=4, protocol={"images": [[6, 4], [6, 4]]})
     with pytest.raises(UserError, match=r"images\[0\]"):
         compare([first, fewer])
-    names = make("s3", seed=3, protocol={"class_names": ["a", "b", "c", "x"]})
+    names = make("s3", seed=3, protocol={"class_names": ["c0", "c1", "c2", "x"]})
     with pytest.raises(UserError, match="class_names"):
         compare([first, names])
 

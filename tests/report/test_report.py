@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from run_results import run_result
 
 from hashprompt.errors import UserError
 from hashprompt.report import figures
@@ -21,10 +22,8 @@ from hashprompt.storage.json_files import write_json
 
 # Two tasks: A_1 = 90, A_2 = (80 + 70) / 2 = 75.
 ROUTED = {"favourite_share": 1.0, "usage_entropy": 0.5, "routing_by_class": 0.1}
-RESULT: dict[str, Any] = {
-    "format": 1,
-    "finished": True,
-    "config": {
+RESULT = run_result(
+    {
         "method": "hash",
         "preset": "paper",
         "stream": "glyphs",
@@ -32,34 +31,28 @@ RESULT: dict[str, Any] = {
         "seed": 3,
         "options": {"epochs": 5, "top_k": 2, "layers": [0, 1], "flip": False},
     },
-    "protocol": {
-        "stream": "glyphs",
-        "class_order": [1, 0],
-        "class_names": ["<b>bold & brave</b>", "cat"],
-        "tasks": [[0], [1]],
-        "image_size": 32,
-        "legacy": [],
-    },
-    "accuracy": [[90.0, 80.0], [None, 70.0]],
-    "metrics": {"FAA": 75.0, "CAA": 82.5, "FM": 10.0, "BWT": -10.0},
-    "after_task": [
+    75.0,
+    {"class_names": ["<b>bold & brave</b>", "cat", "dog", "eel"], "image_size": 32},
+    accuracy=[[90.0, 80.0], [None, 70.0]],
+    metrics={"FAA": 75.0, "CAA": 82.5, "FM": 10.0, "BWT": -10.0},
+    after_task=[
         {"task": 0, "average": 90.0, "new_classes": 90.0, "task_inference": None},
         {"task": 1, "average": 75.0, "new_classes": 70.0, "task_inference": None},
     ],
-    "usage": [[30, 10, 0, 0], [0, 10, 30, 0]],
-    "diagnostics": [
+    usage=[[30, 10, 0, 0], [0, 10, 30, 0]],
+    diagnostics=[
         {"task": 0, "routing_entropy": 0.6, "loss": 0.31, "routing_varies": 0.3, **ROUTED},
         {"task": 1, "routing_entropy": 0.5, "drift": 0.4, "routing_varies": 0.2, **ROUTED},
     ],
-    "parameters": {"prompts": 1200, "routers": 80, "head": 0},
-    "timings": [
+    parameters={"prompts": 1200, "routers": 80, "head": 0},
+    timings=[
         {"task": 0, "phase": "wtp", "seconds": 2.0, "images": 10},
         {"task": 0, "phase": "evaluate", "seconds": 1.0, "images": 10},
         {"task": 1, "phase": "wtp", "seconds": 3.0, "images": 10},
     ],
-    "passes": {"plain": 3600, "prompted+grad": 12000},
-    "versions": {"hashprompt": "0.1.0"},
-}
+    passes={"plain": 3600, "prompted+grad": 12000},
+    versions={"hashprompt": "0.1.0"},
+)
 
 JOINT = RESULT | {
     "accuracy": [[None, 80.0], [None, 70.0]],

@@ -1,9 +1,7 @@
 """Sweeps in real processes: a run that fails, dies or is stopped affects no other run."""
 
-import importlib
 import json
 import os
-import pkgutil
 import shutil
 import signal
 import subprocess
@@ -22,7 +20,6 @@ from hashprompt.cli.sweeps import show
 from hashprompt.errors import UserError
 from hashprompt.runs import benchmark
 from hashprompt.storage.lock import locked
-from hashprompt.sweeps.engines import visible_gpus
 from hashprompt.sweeps.folder import MAX_SILENT_SECONDS, SweepFolder
 from hashprompt.sweeps.grid import read_grid
 from hashprompt.sweeps.jobs import Report, SweepJob, SweepOutcome, execute
@@ -274,20 +271,3 @@ def test_the_plan_of_a_sweep(
     assert "2 runs, 0 of them finished, 1 cannot start (" in said
     assert "About 288 training images" in said
     assert not out.exists()
-
-
-def test_laptops_have_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = "GPU 0: NVIDIA GeForce RTX 3060 Laptop GPU (UUID: GPU-1)\nGPU 1: NVIDIA A100\n"
-    done = subprocess.CompletedProcess("", 0, stdout=told)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("hashprompt.sweeps.engines.subprocess.run", lambda *_, **__: done)
-    assert visible_gpus() == ["0", "1"]
-
-
-def test_the_function_is_not_hidden_by_a_module() -> None:
-    import hashprompt
-
-    importlib.import_module("hashprompt.sweeps.runner")
-    assert callable(hashprompt.sweep)
-    for module in pkgutil.iter_modules(hashprompt.sweeps.__path__):
-        assert module.name not in hashprompt.sweeps.__all__

@@ -62,7 +62,7 @@ def make_setting(
 ) -> Setting:
     """The setting of a command, checked."""
     if scale not in SCALES:
-        raise UserError(f"Unknown scale `{scale}`. There are: {', '.join(SCALES)}.")
+        raise UserError(unknown("scale", scale, SCALES))
     if seeds < 1:
         raise UserError(f"seeds={seeds}: expected at least one.")
     if scale != "mini":

@@ -27,8 +27,8 @@ CAPTIONS = {
     "usage_per_task": "A bright column is an expert that many tasks use. Entropy 1 is equal use.",
     "routing": "With no variance between images the pool acts as a single prompt.",
     "drift": "Distance of stored means of old classes from means of their images today.",
-    "parameters": "Values stored next to the frozen ViT, by kind.",
-    "timings": "Seconds of each phase on the machine of this run.",
+    "parameters": "Values stored next to the frozen ViT, by kind; tii: task inference.",
+    "timings": "Seconds of each phase; tii: task inference, wtp: prompts, tap: final head.",
 }
 MIN_ROUTING_VARIANCE = 0.01  # share of the mixing weights; below it, all images share one prompt
 # Fields of the diagnostics that need an explanation.

@@ -2,7 +2,6 @@
 
 import os
 import queue
-import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from hashprompt.errors import UserError
+from hashprompt.options import unknown
 from hashprompt.runs.worker_process import WorkerEnded, WorkerProcess
 from hashprompt.storage.files import inside, make_folder
 from hashprompt.sweeps.folder import is_uri
@@ -87,7 +87,7 @@ def make_engine(name: str, workers: int | None, retries: int, **resources: Any) 
     if name == "ray":
         return Engine(ray_workers(retries, **resources), workers, retries)
     if name != "processes":
-        raise UserError(f"Unknown engine `{name}`. There are: processes, ray.")
+        raise UserError(unknown("engine", name, ("processes", "ray")))
     if resources:
         raise UserError(f"{', '.join(resources)}: only for the engine ray.")
     gpus, cores = visible_gpus(), count_cores()
@@ -207,13 +207,9 @@ def count_cores() -> int:
 
 
 def visible_gpus() -> list[str]:
-    """NVIDIA's GPUs that this process may use, by the names that CUDA takes; without torch."""
+    """GPUs that this process may use, by the names that CUDA takes."""
+    import torch
+
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return [name for name in visible.split(",") if name.strip() not in ("", "-1")]
-    try:
-        found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    lines = [line for line in found.stdout.splitlines() if line.startswith("GPU ")]
-    return [str(number) for number in range(len(lines))]
+    names = visible.split(",") if visible else map(str, range(torch.cuda.device_count()))
+    return [*names][: torch.cuda.device_count()]

@@ -4,7 +4,6 @@ import argparse
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +46,6 @@ def under(prefix: str, tensors: Tensors) -> Tensors:
     return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
 
 
-def adam(tensors: Tensors, rate: Any) -> dict[str, Any]:
-    """What AdamW keeps: two moments of every trained tensor."""
-    moments = {
-        i: {"step": 9, "exp_avg": t, "exp_avg_sq": t} for i, t in enumerate(tensors.values())
-    }
-    return {"state": moments, "param_groups": [{"lr": rate, "params": list(moments)}]}
-
-
 def google(model: VisionTransformer, classes: int = 9) -> dict[str, Tensor]:
     """Google's names and shapes, made from timm's the other way round."""
     width, heads = model.embed_dim, model.blocks[0].attn.num_heads
@@ -86,71 +77,39 @@ def google(model: VisionTransformer, classes: int = 9) -> dict[str, Tensor]:
     return arrays
 
 
-def mlp(model: VisionTransformer, widths: list[int]) -> Tensors:
-    """Linear layers at positions 0, 2, 4 … of a `Sequential` with activations between them."""
-    like = model.norm.bias
-    tensors = {}
-    for i, (come, go) in enumerate(pairwise(widths)):
-        tensors[f"{2 * i}.weight"] = like.new_zeros(go, come)
-        tensors[f"{2 * i}.bias"] = like.new_zeros(go)
-    return tensors
+def optimiser(rate: Any, tensors: Tensors) -> dict[str, Any]:
+    return {"state": {0: {"step": 9, "exp_avg": tensors}}, "param_groups": [{"lr": rate}]}
 
 
-def ibot_head(model: VisionTransformer, hidden: int, out: int) -> Tensors:
-    like = model.norm.bias
-    tensors = under("mlp.", mlp(model, [model.embed_dim, hidden, hidden, hidden // 8]))
-    tensors["last_layer.weight_g"] = like.new_zeros(out, 1)
-    tensors["last_layer.weight_v"] = like.new_zeros(out, hidden // 8)
-    return tensors
-
-
-def ibot_training(model: VisionTransformer, hidden: int = 16, out: int = 8) -> dict[str, Any]:
+def ibot_training(model: VisionTransformer) -> dict[str, Any]:
     """`main_ibot.py`: student and teacher, optimiser with NumPy rates, the command line."""
-    head = ibot_head(model, hidden, out)
-    second = {f"last_layer2.{k}": head[f"last_layer.{k}"] for k in ("weight_g", "weight_v")}
-    masked = {"masked_embed": model.norm.bias[None]}
-    student = under("backbone.", {**model.state_dict(), **masked}) | under("head.", head | second)
+    zero = torch.zeros(8, 1)
+    names = ("mlp.0.weight", "mlp.0.bias", "last_layer.weight_g", "last_layer.weight_v")
+    head = {f"head.{name}": zero for name in names}
+    student = under("backbone.", {**model.state_dict(), "masked_embed": zero}) | head
     return {
         "student": under("module.", {k: t * 2 for k, t in student.items()}),
-        "teacher": under("backbone.", model.state_dict()) | under("head.", head),
-        "optimizer": adam(student, np.float64(1e-4)),
+        "teacher": under("backbone.", model.state_dict()) | head,
+        "optimizer": optimiser(np.float64(1e-4), student),
         "epoch": 80,
         "args": argparse.Namespace(arch="vit_base", pred_ratio=[0.0, 0.3], load_from=None),
-        "ibot_loss": {"center": torch.zeros(1, out), "center2": torch.zeros(1, 1, out)},
+        "ibot_loss": {"center": torch.zeros(1, 8), "center2": torch.zeros(1, 1, 8)},
         "fp16_scaler": {"scale": 65536.0, "_growth_tracker": 3},
     }
 
 
-def moco_mlp(model: VisionTransformer, widths: list[int]) -> Tensors:
-    """Linear, BatchNorm, ReLU, …, the last norm without scale: positions 0, 1, 3, 4, 6, 7."""
-    like = model.norm.bias
-    tensors = {}
-    for i, (come, go) in enumerate(pairwise(widths)):
-        tensors[f"{3 * i}.weight"] = like.new_zeros(go, come)
-        kinds = ("running_mean", "running_var")
-        kinds += ("weight", "bias") if i < len(widths) - 2 else ()
-        tensors |= {f"{3 * i + 1}.{kind}": like.new_zeros(go) for kind in kinds}
-        tensors[f"{3 * i + 1}.num_batches_tracked"] = torch.tensor(7)
-    return tensors
-
-
-def moco_training(model: VisionTransformer, hidden: int = 16, out: int = 8) -> dict[str, Any]:
+def moco_training(model: VisionTransformer) -> dict[str, Any]:
     """`main_moco.py`: two encoders with projectors, a predictor, the optimiser."""
-    head = under("head.", moco_mlp(model, [model.embed_dim, hidden, hidden, out]))
-    encoder = model.state_dict() | head
-    predictor = under("predictor.", moco_mlp(model, [out, hidden, out]))
+    names = ("0.weight", "1.running_mean", "1.num_batches_tracked", "7.running_var")
+    head = {name: torch.zeros(8) for name in names}
+    encoder = model.state_dict() | under("head.", head)
     momentum = {k: t * 2 for k, t in encoder.items()}
-    state = under("base_encoder.", encoder) | under("momentum_encoder.", momentum) | predictor
-    trained = {
-        k: t
-        for k, t in (encoder | predictor).items()
-        if k != "pos_embed" and "running" not in k and "tracked" not in k
-    }
+    state = under("base_encoder.", encoder) | under("momentum_encoder.", momentum)
     return {
         "epoch": 300,
         "arch": "vit_base",
-        "state_dict": under("module.", state),
-        "optimizer": adam(trained, 1e-4),
+        "state_dict": under("module.", state | under("predictor.", head)),
+        "optimizer": optimiser(1e-4, encoder),
         "scaler": {"scale": 65536.0, "growth_factor": 2.0},
     }
 

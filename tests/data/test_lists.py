@@ -1,7 +1,6 @@
 """Image lists in CSV files, arrays in .npz files, data sets of the hub."""
 
 import sys
-from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -226,34 +225,25 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     """The tables that the hub has, by name; a stand-in for the package."""
     package: Any = ModuleType("datasets")
     package.Image = type("Image", (), {"__init__": lambda self, decode=True: None})
-    package.ClassLabel = type(
-        "ClassLabel", (), {"__init__": lambda self, names: setattr(self, "names", names)}
-    )
+    package.ClassLabel = type("ClassLabel", (), {})
+    fine, label = package.ClassLabel(), package.ClassLabel()
+    fine.names, label.names = ["a", "b"], ["x", "y"]
+    features = {"img": package.Image(), "fine": fine, "label": label}
     known: dict[str, Any] = {}
     package.load_dataset = known.__getitem__
     monkeypatch.setitem(sys.modules, "datasets", package)
-    features = {
-        "img": package.Image(),
-        "fine": package.ClassLabel(["a", "b"]),
-        "label": package.ClassLabel(["x", "y"]),
-    }
 
-    def rows(count: int) -> list[dict[str, Any]]:
-        made = []
-        for number in range(count):
-            out = BytesIO()
-            Image.new("RGB", (5, 4), (number, 0, 0)).save(out, "PNG")
-            (tmp_path / f"{count}-{number}.png").write_bytes(out.getvalue())
-            cell = {"bytes": out.getvalue(), "path": None}
-            if number == 0:
-                cell = {"bytes": None, "path": str(tmp_path / f"{count}-{number}.png")}
-            made.append({"img": cell, "fine": number % 2, "label": 1 - number % 2})
-        return made
+    def row(number: int) -> dict[str, Any]:
+        path = tmp_path / f"{number}.png"
+        Image.new("RGB", (5, 4), (number, 0, 0)).save(path)
+        cell = {"bytes": path.read_bytes() if number else None, "path": str(path)}
+        return {"img": cell, "fine": number % 2, "label": 1 - number % 2}
 
-    known["me/photos"] = {"train": Table(rows(8), features), "validation": Table(rows(4), features)}
-    known["me/train-only"] = {"train": Table(rows(20), features)}
-    known["me/strange"] = {"part": Table(rows(2), features)}
-    known["me/text"] = {"train": Table([], {"label": features["label"]})}
+    tables = {count: Table([*map(row, range(count))], features) for count in (4, 8, 20)}
+    known["me/photos"] = {"train": tables[8], "validation": tables[4]}
+    known["me/train-only"] = {"train": tables[20]}
+    known["me/strange"] = {"part": tables[4]}
+    known["me/text"] = {"train": Table([], {"label": label})}
     return known
 
 

@@ -147,12 +147,6 @@ def test_the_default_is_what_it_was_before_there_were_recipes() -> None:
     }
 
 
-def test_given_values_take_the_place_of_the_recipes() -> None:
-    views = make_views("hide", "split-cub200", WEIGHTS, True, "none", 0.5, 0.9)
-    assert (views.augment, views.area, views.center) == ("none", 0.5, 0.9)
-    assert make_views("hide", "split-cub200", WEIGHTS, True).area == 0.05
-
-
 TABLE = {  # recipe: area, share of the clean view, mean of the first channel, std of it
     ("hide", "split-cifar100"): (0.08, 0.875, 0.5071, 0.2675),
     ("hide", "npz-cifar100_100x30"): (0.08, 0.875, 0.5071, 0.2675),
@@ -207,15 +201,6 @@ def test_evoprompt_makes_some_photos_grey_and_changes_half_of_the_colours() -> N
     same = (made - plain).abs().mean((1, 2, 3)) < 0.02
     assert 35 < grey.sum() < 90  # a fifth
     assert 80 < same.sum() < 160  # four fifths of a half
-
-
-def test_autoaugment_has_the_policy_of_the_data() -> None:
-    for stream, policy in (("split-cifar100", "cifar10"), ("split-imagenet-r", "imagenet")):
-        views = make_views("cpg", stream, WEIGHTS, True)
-        assert views.colours is not None
-        assert views.colours.policy == policy
-        torch.manual_seed(0)
-        assert views.train(PhotoBatch([photo(40, 50)] * 4)).isfinite().all()
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -85,13 +85,6 @@ def test_a_label_is_the_place_of_its_class_in_the_order(file: Path, split: str) 
             assert label in task.classes
 
 
-def test_class_names_follow_the_order(file: Path) -> None:
-    named = arrays() | {"names": np.array([f"class {c}" for c in range(18)])}
-    np.savez(file, **named)
-    stream = cut(file, seed=1)
-    assert stream.class_names == tuple(f"class {c}" for c in stream.class_order)
-
-
 def test_tasks_are_disjoint_and_cover_everything(file: Path) -> None:
     stream = cut(file, seed=2, tasks=3)
     assert [task.classes for task in stream.tasks] == [(0, 1, 2), (3, 4), (5, 6)]

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -198,32 +199,22 @@ def spoil_tensors(content: bytes, rng: random.Random) -> bytes:
         return spoil_header(content, rng)
     tensors = load(content)
     name = rng.choice(sorted(tensors))
-    tensor = tensors[name]
-    action = rng.randrange(10)
-    if action == 0:
-        del tensors[name]
-    elif action == 1:
-        tensors[rng.choice(["x", "method/../x", "method/", ""])] = tensors.pop(name)
-    elif action == 2:
-        tensors[name] = tensor.to(rng.choice([torch.int8, torch.bool, torch.float16, torch.int64]))
-    elif action == 3:
-        tensors[name] = torch.full_like(tensor.float(), rng.choice([np.nan, np.inf, -1e38]))
-    elif action == 4:
-        tensors[name] = tensor[:0].clone() if tensor.ndim else tensor
-    elif action == 5:
-        tensors[name] = torch.cat((tensor, tensor)) if tensor.ndim else tensor[None].clone()
-    elif action == 6:
-        tensors[name] = tensor.flatten().clone()
-    elif action == 7:
-        tensors[name] = tensor[None].clone()
-    elif action == 8 and tensor.ndim > 1:
-        tensors[name] = tensor.transpose(0, 1).contiguous()
-    elif tensor.is_floating_point():
-        tensors[name] = tensor * -1e30
-    else:
-        tensors[name] = (
-            tensor + rng.choice([-1, 1, 2**40]) if tensor.dtype != torch.bool else tensor
-        )
+    tensor = tensors.pop(name)
+    if rng.random() < 0.1:
+        name = rng.choice(["x", "method/../x", "method/", ""])
+    kinds = (torch.int8, torch.bool, torch.float16, torch.int64)
+    changes: list[Callable[[], torch.Tensor]] = [
+        lambda: tensor.to(rng.choice(kinds)),
+        lambda: torch.full_like(tensor.float(), rng.choice([np.nan, np.inf, -1e38])),
+        lambda: torch.cat((tensor, tensor)) if tensor.ndim else tensor[None].clone(),
+        lambda: tensor[:0].clone() if tensor.ndim else tensor,
+        lambda: tensor.flatten().clone(),
+        lambda: tensor[None].clone(),
+        lambda: tensor.mT.contiguous() if tensor.ndim > 1 else tensor,
+        lambda: tensor * -1e30 if tensor.is_floating_point() else tensor.long() + 2**40,
+    ]
+    if rng.random() < 0.9:
+        tensors[name] = rng.choice(changes)()
     return save(tensors)
 
 

@@ -20,8 +20,8 @@ from hashprompt.backbone.names import nano_file
 from hashprompt.engine.checkpoint import Checkpoints
 from hashprompt.engine.trainer import Trainer
 from hashprompt.errors import UserError
+from hashprompt.methods.base import StepResult
 from hashprompt.methods.hash.method import Hash
-from hashprompt.methods.phase import StepResult
 from hashprompt.runs import benchmark
 from hashprompt.runs.run_dir import make_run_dir
 

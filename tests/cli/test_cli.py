@@ -180,7 +180,8 @@ def test_a_method_in_a_file_of_ones_own_is_listed_and_run(
     monkeypatch.setattr("hashprompt.methods.registry.METHODS", dict(METHODS))
     file = tmp_path / "mine.py"
     file.write_text(
-        "from hashprompt.methods.base import MethodConfig, register\n"
+        "from hashprompt.methods.config import MethodConfig\n"
+        "from hashprompt.methods.registry import register\n"
         "from hashprompt.methods.simplecil.method import SimpleCIL\n"
         "@register('mine', title='Mine', summary='a copy')\n"
         "class MineConfig(MethodConfig): ...\n"

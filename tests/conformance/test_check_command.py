@@ -53,7 +53,7 @@ def test_a_sound_method_keeps_every_promise(cli: Any, own: Any) -> None:
     outcome = cli("methods", "check", own("sound"))
     assert outcome.code == 0
     lines = outcome.out.splitlines()
-    assert len(lines) == 10
+    assert len(lines) == 9
     assert all(line.startswith("holds  sound, class: ") for line in lines)
 
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_checked_is_said(cli: Any, tmp_path: Path) -> None:
     empty = tmp_path / "empty.py"
     empty.write_text("")
     for arguments, said in (
-        ((), "Say what to check"),
+        ((), "No method given"),
         ((tmp_path / "none.py",), "cannot be imported"),
         ((empty,), "registers no method"),
         (("hsah",), "Did you mean `hash`"),

@@ -8,22 +8,21 @@ import pytest
 
 from hashprompt.checks.contracts import CONTRACTS
 from hashprompt.checks.example import Example
-from hashprompt.methods.registry import known_methods, presets
+from hashprompt.methods.registry import default_preset, known_methods, presets
 
 # What gives every phase two epochs at least.
 MORE = {"smope": {"epochs": 4}}
+# Presets that store other kinds of state than `paper`.
+OTHER_STATE = {("hide", "original"), ("hide", "best"), ("l2p", "buffer")}
 
 
 def cases() -> list[Any]:
-    """Every method and scenario in its faithful preset, and other presets that differ from it."""
+    """Every method and scenario in its faithful preset, and presets with other kinds of state."""
     found: list[tuple[str, str, str]] = []
     for name, method in known_methods().items():
         for preset in presets(name):
-            scenarios = (
-                method.info.scenarios if preset in ("paper", "buffer", "default") else ("class",)
-            )
-            if preset in ("paper", "buffer", "default") or "tii" in method.config.model_fields:
-                found += [(name, preset, scenario) for scenario in scenarios]
+            if preset == default_preset(name) or (name, preset) in OTHER_STATE:
+                found += [(name, preset, scenario) for scenario in method.info.scenarios]
     group = pytest.mark.xdist_group  # one worker trains a case once
     return [pytest.param(c, id="-".join(c), marks=group("-".join(c))) for c in found]
 

@@ -19,22 +19,19 @@ STREAMS = {
 SMALL = {
     **{"epochs": 1, "batch_size": 8, "tii_epochs": 1, "align_epochs": 1, "outlier_epochs": 1},
     **{"align_samples": 4, "repeats": 1, "projection": 64, "hidden": 4, "noise_draws": 4},
-    **{"prompt_length": 2, "blur": 1.0},
+    "prompt_length": 2,
 }
 OF_THE_RUN = {"train_per_class": 6, "test_per_class": 2, "eval_batch_size": 8}
-LAYERS = {"router_scope": "layer", "router_input": "normed"}
 OF_THE_OPTIMISER = ("schedule", "optimizer", "hgm_mode")  # choices that make no other numbers
 
 
 def choices(config: Any) -> dict[str, tuple[str, ...]]:
-    """What each option with a closed list of values may be."""
+    """The values of each option with a closed list of them."""
     fields = config.model_fields.items()
-    lists = {name: get_args(f.annotation) for name, f in fields if is_choice(f.annotation)}
+    lists = {
+        name: get_args(f.annotation) for name, f in fields if get_origin(f.annotation) is Literal
+    }
     return {name: values for name, values in lists.items() if name not in OF_THE_OPTIMISER}
-
-
-def is_choice(annotation: Any) -> bool:
-    return get_origin(annotation) is Literal
 
 
 def cases() -> list[Any]:
@@ -44,16 +41,10 @@ def cases() -> list[Any]:
         stream, cut = STREAMS[method.info.scenarios[0]]
         own = {k: v for k, v in SMALL.items() if k in method.config.model_fields}
         lists = choices(method.config)
-        turns: list[dict[str, Any]] = [{k: values[0] for k, values in lists.items()}]
-        if lists:
-            turns.append({k: values[-1] for k, values in lists.items()})
-        if name == "hash":  # some of the last values exclude each other
-            turns[1:] = [{**turns[1], **c} for c in ({"router_scope": "global"}, LAYERS)]
-            turns[1] |= {"hdr": False}  # for router_next=same
-            turns[2] |= {"router_next": "fresh", "base": "plain"}
+        turns = [{k: values[end] for k, values in lists.items()} for end in (0, -1)]
         if name == "gaussian-head":
             turns += [{**turns[1], "statistics": s} for s in lists["statistics"][:-1]]
-        for number, turn in enumerate(turns):
+        for number, turn in enumerate(turns if lists else [{}]):
             options = {**cut, **OF_THE_RUN, **own, **turn}
             found.append(pytest.param(name, stream, options, id=f"{name}-{number}"))
     return found

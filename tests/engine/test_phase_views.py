@@ -6,7 +6,7 @@ import torch
 
 from hashprompt.engine.batches import EpochBatches
 from hashprompt.engine.trainer import Trainer
-from hashprompt.methods.phase import Phase
+from hashprompt.methods.base import Phase
 from hashprompt.runs import benchmark
 
 

@@ -24,12 +24,11 @@ from hashprompt.engine.replicas import Replicas
 from hashprompt.engine.run_state import RunState
 from hashprompt.engine.trainer import Trainer
 from hashprompt.errors import UserError
-from hashprompt.methods.base import TaskView
+from hashprompt.methods.base import Batch, ParamGroup, Phase, StepRecord, StepResult, TaskView
 from hashprompt.methods.er.method import ER
 from hashprompt.methods.finetune.method import Finetune
 from hashprompt.methods.frames.full_finetuning import FullFinetuning
 from hashprompt.methods.hash.method import Hash
-from hashprompt.methods.phase import Batch, ParamGroup, Phase, StepRecord, StepResult
 from hashprompt.runs import benchmark
 
 SMALL: dict[str, Any] = {
@@ -94,7 +93,7 @@ def factors(phase: Phase, steps: int) -> list[float]:
     return [phase.rate_factor(e, s, steps) for e in range(phase.epochs) for s in range(steps)]
 
 
-def test_rates_by_epoch_by_step_and_after_a_warm_up() -> None:
+def test_rates_by_epoch_and_by_step() -> None:
     base: dict[str, Any] = {"step": lambda _: {}, "epochs": 4, "batch_size": 1}
     by_epoch = Phase("p", schedule="cosine", **base)
     assert factors(by_epoch, 2) == pytest.approx(
@@ -110,10 +109,6 @@ def test_rates_by_epoch_by_step_and_after_a_warm_up() -> None:
         torchs.step()
     by_step = Phase("p", schedule="cosine", schedule_per="step", **base)
     assert factors(by_step, 2) == pytest.approx(expected)
-    warm = Phase("p", schedule="cosine", schedule_per="step", warm_up=1, **base)
-    assert factors(warm, 2)[:2] == pytest.approx([1 / 3, 2 / 3])  # then 1, the top of the cosine
-    shorter = Phase("p", schedule="cosine", schedule_per="step", **{**base, "epochs": 3})
-    assert factors(warm, 2)[2:] == pytest.approx(factors(shorter, 2))
 
 
 @pytest.mark.parametrize(
@@ -398,7 +393,7 @@ def launch_two(
 QUIET = ("stream", "quiet")
 BROKEN = """
 import torch.distributed as dist
-from hashprompt.methods.base import register
+from hashprompt.methods.registry import register
 from hashprompt.methods.finetune.config import FinetuneConfig
 from hashprompt.methods.finetune.method import Finetune
 

@@ -1,27 +1,21 @@
 """C-ADA: adapters that grow in width, their overlap, and what is frozen when."""
 
+from functools import partial
 from typing import Any
 
+import fakes
 import pytest
 import torch
-from fakes import DEPTH, DIM, Task, learn, small_backbone, vit_b
+from fakes import DIM, Task, learn
 from torch import Tensor
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.c_ada.method import CAda, CAdaConfig, WideningAdapters
+from hashprompt.methods.c_ada.method import CAda, WideningAdapters
+
+learned = partial(fakes.learned, "c-ada", attention_width=3, mlp_width=2, lr=0.1)
 
 close = torch.testing.assert_close
 TASKS = ((0, 1), (2, 3, 4), (5,))
-
-
-def learned(*parts: tuple[int, ...], **options: Any) -> tuple[CAda, list[Task]]:
-    """After tasks of these classes."""
-    small = {"attention_width": 3, "mlp_width": 2, "lr": 0.1}
-    method = CAda(CAdaConfig(**{**small, **options}), small_backbone())
-    tasks = [Task(i, classes) for i, classes in enumerate(parts)]
-    for task in tasks:
-        learn(method, task)
-    return method, tasks
 
 
 def filled(tasks: int, places: int = 2, dim: int = 5, width: int = 3) -> WideningAdapters:
@@ -174,34 +168,9 @@ def test_scale_and_shift_are_learned_on_the_first_task_alone() -> None:
     assert torch.equal(method.shift, before[1])
 
 
-def test_what_belongs_to_old_tasks_keeps_its_bytes() -> None:
-    method, _ = learned((0, 1))
-    old = {
-        name: value.detach().clone()
-        for name, value in method.named_parameters()
-        if name.startswith(("attn", "mlp", "head"))
-    }
-    learn(method, Task(1, (2, 3, 4)))
-    for name in ("attn", "mlp"):
-        for matrix in ("down", "up"):
-            slots = getattr(getattr(method, name), matrix)
-            assert torch.equal(slots.frozen[0], old[f"{name}.{matrix}.current"])
-            assert not torch.equal(slots.current, slots.frozen[0])
-    assert torch.equal(method.head.weight[:2], old["head.weight"])
-    assert torch.equal(method.head.bias[:2], old["head.bias"])
-
-
 def test_the_head_goes_on_learning_classes_that_come_back() -> None:
     method, _ = learned((0, 1))
     before = method.head.weight.detach().clone()
     learn(method, Task(1, (0, 1)))
     assert method.head.weight.shape == (2, DIM)
     assert not torch.equal(method.head.weight, before)
-
-
-def test_what_is_stored_on_vit_b() -> None:
-    method = CAda(CAdaConfig(), vit_b())
-    method.begin_task(Task(0, (0, 1)))
-    assert method.sizes()["prompts"] == 12 * (2 * 768 * (40 + 20) + 2 * 768)
-    small, _ = learned(*TASKS)
-    assert small.sizes()["prompts"] == DEPTH * (3 * 2 * DIM * (3 + 2) + 2 * DIM)

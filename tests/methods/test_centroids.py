@@ -7,8 +7,6 @@ from torch import Tensor, tensor
 
 from hashprompt.parts.centroids import Centroids, k_means
 
-close = torch.testing.assert_close
-
 
 def blobs(*middles: list[float], each: int = 10) -> Tensor:
     torch.manual_seed(0)

@@ -159,10 +159,3 @@ def test_random_images_of_each_class_and_domain_are_kept() -> None:
     assert {cell: cells.count(cell) for cell in cells} == {
         (c, t): 2 for c in (0, 1) for t in (0, 1)
     }
-
-
-def test_sizes_count_teacher_and_projection() -> None:
-    method, _ = rehearsed("co2l", (0, 1), (2,), projection=4)
-    vit = sum(value.numel() for value in method.weights().values())
-    assert method.sizes()["backbone"] == 2 * (vit + 16 * 17 + 4 * 17)
-    assert method.sizes()["head"] == 3 * 17

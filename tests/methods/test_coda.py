@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fakes import DIM, Task, small_backbone, train, vit_b
+from fakes import DIM, Task, small_backbone, train
 from torch import Tensor
 
 from hashprompt.methods.base import Batch
 from hashprompt.methods.coda.method import Coda, CodaConfig, component_weights
-from hashprompt.methods.registry import preset_options
 from hashprompt.parts.orthogonal import orthogonal_to, orthogonality_penalty
 
 close = torch.testing.assert_close
@@ -181,17 +180,3 @@ def test_the_penalty_counts_keys_attention_and_components_of_all_tasks() -> None
     terms = [orthogonality_penalty(s.joined().flatten(2)) for s in slots]
     close(losses["orthogonality"], 0.5 * (terms[0] + terms[1] + terms[2]))
     assert set(learned(1).prompt(task.images, torch.randn(12, DIM), training=True).losses) == set()
-
-
-def test_parameters_of_vit_b_for_ten_tasks() -> None:
-    method = Coda(CodaConfig(), vit_b())
-    for index in range(10):
-        method.begin_task(Task(index, tuple(range(10 * index, 10 * index + 10)), 1))
-    sizes = method.sizes()
-    assert sizes["prompts"] + sizes["routers"] == 5 * 100 * (8 + 2) * 768 == 3_840_000
-    assert sizes["head"] == 100 * 769
-
-
-def test_the_small_preset_has_fewer_components() -> None:
-    small = preset_options("coda", "small", "core50")
-    assert (small["epochs"], small["components_per_task"]) == (5, 3)

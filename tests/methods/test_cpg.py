@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fakes import DEPTH, DIM, Task, learn, small_backbone, vit_b
+from fakes import DEPTH, DIM, Task, learn, small_backbone
 from scipy.stats import norm
 from torch import Tensor, nn, tensor
 
@@ -229,13 +229,3 @@ def test_heads_of_old_tasks_do_not_decay() -> None:
     assert torch.equal(method.head.weight[:2], weight)
     assert torch.equal(method.head.bias[:2], bias)
     assert method.head.weight[2:].abs().max() > 0
-
-
-def test_a_vit_b_has_the_published_number_of_prompts_and_gates() -> None:
-    sizes = CPG(CPGConfig(), vit_b()).sizes()
-    assert sizes["prompts"] + sizes["routers"] == 1_658_880
-
-
-def test_more_experts_than_there_are_cannot_be_mixed() -> None:
-    with pytest.raises(ValueError, match="top_k=9 must not exceed experts=6"):
-        make_cpg(top_k=9)

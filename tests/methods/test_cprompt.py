@@ -3,9 +3,8 @@
 import math
 from typing import Any
 
-import pytest
 import torch
-from fakes import DIM, Task, cls_token, prompt_machinery, small_backbone, train
+from fakes import DIM, Task, cls_token, small_backbone, train
 from torch import Tensor, tensor
 
 from hashprompt.methods.base import Batch
@@ -190,8 +189,3 @@ def test_the_auxiliary_classifier_is_dropped_after_its_task() -> None:
     assert len(method.auxiliary.weight.joined()) == 2
     method.end_task(Task(2, CLASSES[2]))
     assert len(method.auxiliary.weight.joined()) == 0
-
-
-@pytest.mark.parametrize(("classes", "expected"), [(100, 844_800), (200, 921_600)])
-def test_size_on_a_vit_b(classes: int, expected: int) -> None:
-    assert prompt_machinery("cprompt", 10, classes) == expected

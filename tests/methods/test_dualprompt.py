@@ -3,12 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from fakes import Task, begun, images, prompt_machinery
+from fakes import Task, begun, images
 
 from hashprompt.backbone import Injection
-from hashprompt.errors import UserError
-from hashprompt.methods.dualprompt.method import DualPrompt, DualPromptConfig
-from hashprompt.options import build
 
 close = torch.testing.assert_close
 OPTIONS = {"prompt_length": 3, "pull": 0.4}
@@ -71,22 +68,3 @@ def test_a_new_task_starts_from_the_last_prompt_with_a_fresh_key(name: str) -> N
         assert torch.equal(getattr(method.experts, part).frozen, stacked)
     assert torch.equal(method.experts.prompts.current, before["prompts"][2])
     assert not torch.equal(method.experts.keys.current, before["keys"][2])
-
-
-def test_the_general_prompt_goes_on_learning_and_old_ones_do_not() -> None:
-    method: DualPrompt = begun("dualprompt", **OPTIONS)
-    trained = {id(parameter) for parameter in method.prompt_parameters()}
-    expected = (method.experts.prompts.current, method.experts.keys.current, method.general)
-    assert trained == {id(parameter) for parameter in expected}
-    assert not method.experts.prompts.frozen.requires_grad
-
-
-def test_a_block_has_one_kind_of_prompt() -> None:
-    with pytest.raises(UserError, match=r"blocks \[3\] are in layers and in general_layers"):
-        build(DualPromptConfig, {"general_layers": (1, 2, 3)})
-
-
-def test_sizes_on_a_vit_b() -> None:
-    general, experts, keys = 2 * 2 * 5 * 768, 3 * 2 * 10 * 20 * 768, 10 * 768
-    assert prompt_machinery("dualprompt") == general + experts + keys == 944_640
-    assert prompt_machinery("s-prompt-plus") == 5 * 2 * 10 * 20 * 768 + keys == 1_543_680

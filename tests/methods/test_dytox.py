@@ -7,18 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fakes import DEPTH, DIM, Task, small_backbone, step_losses
+from fakes import DEPTH, DIM, Task, small_backbone, step_losses, train_step
 from torch import Tensor
 
-from hashprompt.checks.steps import train_step
 from hashprompt.engine.optimization import make_optimizer
-from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch, Phase
 from hashprompt.methods.dytox.config import DyToxConfig
 from hashprompt.methods.dytox.method import DyTox
 
 close = torch.testing.assert_close
-QKV = "blocks.{}.attn.qkv.weight"
 
 
 def make(**options: Any) -> DyTox:
@@ -218,22 +215,6 @@ def state(method: DyTox) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in method.network().items()}
 
 
-def test_old_tokens_and_heads_stay_while_a_task_is_trained() -> None:
-    method, task = begun((0, 1), (2, 3, 4))
-    method.config = method.config.model_copy(update={"weight_decay": 0.1})
-    before = state(method)
-    take_phase(method.phases(task)[0], task)
-    after = state(method)
-    for name in ("tokens", "norm_scale", "norm_shift"):
-        assert torch.equal(after[name][:1], before[name][:1])
-        assert (after[name][1:] != before[name][1:]).any()
-    for name in ("head.weight", "head.bias"):
-        assert torch.equal(after[name][:2], before[name][:2])
-        assert (after[name][2:] != before[name][2:]).any()
-    for block in range(DEPTH):
-        assert (after[QKV.format(block)] != before[QKV.format(block)]).any()
-
-
 def test_finetuning_trains_all_but_the_encoder() -> None:
     method, task = begun((0, 1), (2, 3, 4))
     train, memory, finetune = method.phases(task)
@@ -322,27 +303,3 @@ def test_a_memory_too_small_for_every_class_still_learns() -> None:
 
 
 # State. --------------------------------------------------------------------------------------
-
-
-def test_what_is_stored() -> None:
-    method, _ = begun((0, 1), (2, 3, 4))
-    weights = sum(p.numel() for p in method.backbone.vit.parameters())
-    sizes = method.sizes()
-    assert sizes["prompts"] == 2 * DIM
-    heads = 5 * (DIM + 1) + 2 * 2 * DIM
-    assert sizes["head"] == heads + 4 * (DIM + 1) + 2 * DIM  # and the divergence head
-    assert sizes["backbone"] == 2 * weights + 2 * (DIM + 1) + 3 * DIM
-
-
-def test_the_teacher_is_the_network_before_the_task() -> None:
-    first, second = Task(0, (0, 1)), Task(1, (2, 3))
-    method = taught(first)
-    before = state(method)
-    method.begin_task(second)
-    for name, value in method.teacher.tensors().items():
-        assert torch.equal(value, before[name])
-
-
-def test_more_last_blocks_than_there_are_are_refused() -> None:
-    with pytest.raises(UserError, match="last_blocks"):
-        make(trainable="last", last_blocks=DEPTH + 1)

@@ -1,27 +1,22 @@
 """EASE: prototypes in all subspaces, true and synthesised, and how they answer."""
 
 import math
+from functools import partial
 from typing import Any
 
+import fakes
 import pytest
 import torch
-from fakes import DEPTH, DIM, Task, learn, small_backbone, vit_b
+from fakes import DIM, Task
 from torch import Tensor
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.ease.method import Ease, EaseConfig, synthesised, weighted_cosines
+from hashprompt.methods.ease.method import Ease, synthesised, weighted_cosines
+
+learned = partial(fakes.learned, "ease", adapter_width=4, lr=0.5)
 
 close = torch.testing.assert_close
 TASKS = ((0, 1), (2, 3, 4), (5,))  # of unequal sizes
-
-
-def learned(*parts: tuple[int, ...], **options: Any) -> tuple[Ease, list[Task]]:
-    """After tasks of these classes."""
-    method = Ease(EaseConfig(**{"adapter_width": 4, "lr": 0.5, **options}), small_backbone())
-    tasks = [Task(i, classes, method.backbone) for i, classes in enumerate(parts)]
-    for task in tasks:
-        learn(method, task)
-    return method, tasks
 
 
 def slow_cosine(a: Tensor, b: Tensor) -> float:
@@ -204,13 +199,3 @@ def test_each_task_starts_with_adapters_that_add_nothing_and_a_fresh_head() -> N
     assert torch.equal(method.adapters.up.frozen[0], old)
     assert method.session_head.weight.shape == (3, DIM)
     assert method.session_head.scale.item() == 1
-
-
-def test_what_is_stored_on_vit_b() -> None:
-    method = Ease(EaseConfig(), vit_b())
-    each = 12 * (769 * 64 + 65 * 768)
-    assert each == 1_189_632  # as published for these adapters
-    assert method.adapters.down.current.numel() + method.adapters.up.current.numel() == each
-    small, _ = learned(*TASKS)
-    assert small.sizes()["head"] == 6 * 3 * DIM
-    assert small.sizes()["prompts"] == 3 * DEPTH * ((DIM + 1) * 4 + 5 * DIM)

@@ -1,23 +1,19 @@
 """EvoPrompt: what is written, composed, attributed, aligned and fused, against slow code."""
 
-import copy
 from typing import Any
 
-import pytest
 import torch
-from fakes import DIM, Task, cls_token, prompt_machinery, small_backbone, train
+from fakes import DIM, Task, cls_token, small_backbone, train
 from torch import Tensor, tensor
 
-from hashprompt.errors import UserError
 from hashprompt.methods.evoprompt.method import (
     EvoPrompt,
     EvoPromptConfig,
     compose,
-    fuse,
+    fused,
     min_max,
     plans,
 )
-from hashprompt.parts.growing import load_grown
 
 close = torch.testing.assert_close
 OPTIONS = {"prompt_length": 2, "hidden": 3, "layers": (1, 3)}
@@ -50,7 +46,7 @@ def begun(**options: Any) -> EvoPrompt:
         work(method, task, "prototypes")
         train(method, task)
         if task is FIRST:
-            work(method, task, "attribution", "fuse")
+            work(method, task, "fuse")
     return method
 
 
@@ -133,17 +129,14 @@ def test_attribution_is_the_mean_activation_over_images_that_are_right() -> None
             for k, nodes in enumerate(written(method, query).values()):
                 for total, values in zip(expected, nodes, strict=True):
                     total[k] += values.clamp(min=0) / len(right)
-    work(method, SECOND, "attribution")
-    close(method.fresh_hidden, expected[0], rtol=1e-4, atol=1e-5)
-    close(method.fresh_output, expected[1], rtol=1e-4, atol=1e-5)
+    for found, wanted in zip(method.attributions(SECOND), expected, strict=True):
+        close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_without_an_image_that_is_right_no_node_matters() -> None:
     method = begun()
     method.head.bias.data[0] = 1e6
-    work(method, SECOND, "attribution")
-    assert not method.fresh_hidden.any()
-    assert not method.fresh_output.any()
+    assert not any(nodes.any() for nodes in method.attributions(SECOND))
 
 
 def test_attributions_are_brought_to_the_unit_interval_block_by_block() -> None:
@@ -157,17 +150,17 @@ def test_fusion_by_hand() -> None:
     fresh, known = tensor([[0.0, 5.0, 10.0]]), tensor([[2.0, 4.0, 2.0]])
     # fresh 0, ½, 1 and known 0, 1, 0: w = ½ + ½ · (0, −½, 1) = ½, ¼, 1
     close(
-        fuse(reference, working, fresh, known, share=0.5),
+        fused(reference, working, fresh, known, share=0.5),
         tensor([[[0.5, 1.0], [0.25, 0.5], [1.0, 2.0]]]),
     )
-    close(fuse(working, working, fresh, known, share=0.5), working)
+    close(fused(working, working, fresh, known, share=0.5), working)
 
 
 def test_transport_of_a_permuted_memory_onto_itself_recovers_the_permutation() -> None:
     method = begun()
-    work(method, SECOND, "attribution")
-    fresh = method.fresh_hidden.clone(), method.fresh_output.clone()
-    inner, outer = method.reference_inner, method.reference_outer
+    attributions = method.attributions(SECOND)
+    fresh = [nodes.clone() for nodes in attributions]
+    inner, outer = method.reference.tensors().values()
     orders = []
     for k in range(2):
         hidden, output = torch.arange(3).roll(1 + k), torch.randperm(2 * DIM)
@@ -178,21 +171,21 @@ def test_transport_of_a_permuted_memory_onto_itself_recovers_the_permutation() -
         for plan, order in zip(found, (hidden, output), strict=True):
             close(plan, torch.eye(len(order))[order], atol=1e-5, rtol=0)
         orders.append((hidden.argsort(), output.argsort()))
-    work(method, SECOND, "align")
+    method.align(*attributions)
     close(method.memory.inner.data, inner, atol=1e-5, rtol=0)
     close(method.memory.outer.data, outer, atol=1e-5, rtol=0)
     for k, (hidden, output) in enumerate(orders):  # attributions went the same way
-        close(method.fresh_hidden[k], fresh[0][k][hidden])
-        close(method.fresh_output[k], fresh[1][k][output])
+        close(attributions[0][k], fresh[0][k][hidden])
+        close(attributions[1][k], fresh[1][k][output])
 
 
 def test_aligned_nodes_are_averages_of_working_nodes() -> None:
     method = begun()
     inner, outer = method.memory.inner.detach().clone(), method.memory.outer.detach().clone()
-    work(method, SECOND, "attribution", "align")
+    method.align(*method.attributions(SECOND))
     for k in range(2):
-        reference = method.reference_inner[k], method.reference_outer[k]
-        hidden, output = plans(inner[k], outer[k], *reference)
+        reference = method.reference.tensors()
+        hidden, output = plans(inner[k], outer[k], reference["inner"][k], reference["outer"][k])
         assert (hidden >= 0).all()
         close(hidden.sum(0), torch.ones(3))
         close(output.sum(0), torch.ones(2 * DIM))
@@ -203,42 +196,25 @@ def test_aligned_nodes_are_averages_of_working_nodes() -> None:
             close(method.memory.outer.data[k, j], row @ hidden, rtol=1e-4, atol=1e-5)
 
 
-def test_fusing_remembers_the_largest_attribution_and_drops_what_served_the_task() -> None:
-    method = begun()
-    work(method, SECOND, "attribution", "align")
-    known, fresh = method.known_hidden.clone(), method.fresh_hidden.clone()
-    reference, working = method.reference_inner.clone(), method.memory.inner.detach().clone()
+def test_fusing_stores_the_largest_attribution_and_drops_the_reference() -> None:
+    method, aligned = begun(), begun()
+    hidden, output = aligned.attributions(SECOND)
+    aligned.align(hidden, output)
+    known, reference = method.known_hidden.clone(), method.reference.tensors()["inner"]
     work(method, SECOND, "fuse")
-    close(method.memory.inner.data, fuse(reference, working, fresh, known, 0.5))
-    close(method.known_hidden, torch.maximum(known, fresh))
-    dropped = ("fresh_hidden", "fresh_output", "reference_inner", "reference_outer")
-    assert all(getattr(method, name).numel() == 0 for name in dropped)
+    close(method.memory.inner.data, fused(reference, aligned.memory.inner, hidden, known, 0.5))
+    close(method.known_hidden, torch.maximum(known, hidden))
+    assert not method.reference.taken
 
 
 def test_the_first_task_is_kept_as_it_was_trained() -> None:
     method = EvoPrompt(EvoPromptConfig(**OPTIONS), small_backbone(4))
     method.begin_task(FIRST)
-    assert [p.name for p in method.phases(FIRST)] == ["prototypes", "train", "attribution", "fuse"]
-    work(method, FIRST, "prototypes", "attribution")
-    before, fresh = method.memory.outer.detach().clone(), method.fresh_output
+    work(method, FIRST, "prototypes")
+    before, fresh = method.memory.outer.detach().clone(), method.attributions(FIRST)[1]
     work(method, FIRST, "fuse")
     assert torch.equal(method.memory.outer, before)
     assert torch.equal(method.known_output, fresh)
-
-
-def test_a_stop_between_any_two_phases_changes_nothing() -> None:
-    whole = begun()
-    names = ("attribution", "align", "fuse")
-    parts = copy.deepcopy(whole)
-    parts.__dict__["backbone"] = whole.backbone
-    work(whole, SECOND, *names)
-    for name in names:
-        restored = EvoPrompt(EvoPromptConfig(**OPTIONS), small_backbone(4))
-        load_grown(restored, parts.state_dict())
-        work(restored, SECOND, name)
-        parts = restored
-    for name, value in parts.state_dict().items():
-        assert torch.equal(value, whole.state_dict()[name]), name
 
 
 def test_a_class_of_several_domains_gets_the_mean_of_its_outputs() -> None:
@@ -256,12 +232,3 @@ def test_a_class_of_several_domains_gets_the_mean_of_its_outputs() -> None:
     train(method, tasks[1])
     assert torch.equal(method.head.weight[:3], before[:3])
     assert not torch.equal(method.head.weight[3:], before[3:])
-
-
-def test_pieces_must_divide_the_width() -> None:
-    with pytest.raises(UserError, match="subspace=5 must divide the width 16"):
-        EvoPrompt(EvoPromptConfig(subspace=5), small_backbone(4))
-
-
-def test_size_on_a_vit_b() -> None:
-    assert prompt_machinery("evoprompt") == 884_736

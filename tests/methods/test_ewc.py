@@ -161,14 +161,6 @@ def test_the_anchor_is_the_network_after_the_last_task() -> None:
 # Sizes. --------------------------------------------------------------------------------------
 
 
-def test_what_is_stored_is_the_vit_three_times() -> None:
-    method = make()
-    weights = sum(p.numel() for p in method.backbone.vit.parameters())
-    learn(method, Task(0, (0, 1)))
-    sizes = method.sizes()
-    assert (sizes["backbone"], sizes["statistics"]) == (2 * weights + 34, weights + 34)
-
-
 @pytest.mark.parametrize(("optimizer", "copies"), [("sgd", 6), ("adam", 7)])
 def test_the_estimate_of_memory_counts_fisher_and_anchor(
     monkeypatch: pytest.MonkeyPatch, optimizer: str, copies: int

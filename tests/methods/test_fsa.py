@@ -1,29 +1,22 @@
 """FSA and the linear discriminant from running sums."""
 
+from functools import partial
 from itertools import permutations
 from typing import Any
 
+import fakes
 import numpy as np
 import pytest
 import torch
-from fakes import DEPTH, DIM, Task, learn, small_backbone
+from fakes import DIM, Task, small_backbone
 from torch import tensor
 
-from hashprompt.backbone.weights import weights_hash
 from hashprompt.methods.base import Batch
-from hashprompt.methods.fsa.linear_discriminant import LinearDiscriminant
-from hashprompt.methods.fsa.method import Fsa, FsaConfig
+from hashprompt.methods.fsa.method import Fsa, FsaConfig, LinearDiscriminant
+
+learned = partial(fakes.learned, "fsa", lr=0.01)
 
 close = torch.testing.assert_close
-
-
-def learned(*parts: tuple[int, ...], **options: Any) -> tuple[Fsa, list[Task]]:
-    """After tasks of these classes."""
-    method = Fsa(FsaConfig(**{"lr": 0.01, **options}), small_backbone())
-    tasks = [Task(i, classes, method.backbone) for i, classes in enumerate(parts)]
-    for task in tasks:
-        learn(method, task)
-    return method, tasks
 
 
 def by_hand(f: np.ndarray, y: np.ndarray, ridge: float, query: np.ndarray) -> np.ndarray:
@@ -91,24 +84,6 @@ def test_answers_are_those_of_the_discriminant_on_the_trained_vit(
     np.testing.assert_allclose(logits, expected, atol=1e-3 * abs(expected).max())
 
 
-@pytest.mark.parametrize("adaptation", ["full", "film"])
-def test_the_vit_is_trained_on_the_first_task_alone_and_the_original_stays(adaptation: str) -> None:
-    before = weights_hash(small_backbone().vit)
-    method, _ = learned((0, 1), adaptation=adaptation)
-    trained = {name: p.clone() for name, p in method.named_parameters()}
-    original = dict(method.backbone.vit.named_parameters())
-    moved = {name for name, p in method.vit.tensors().items() if not torch.equal(p, original[name])}
-    norms = {name for name in original if "norm" in name}
-    assert moved >= norms if adaptation == "full" else moved == norms
-    assert ("blocks.0.attn.qkv.weight" in moved) == (adaptation == "full")
-    second = Task(1, (2, 3), method.backbone)
-    assert [p.name for p in method.phases(Task(0, (0, 1)))] == ["adapt", "discriminant"]
-    assert [p.name for p in method.phases(second)] == ["discriminant"]
-    learn(method, second)
-    assert all(torch.equal(p, trained[name]) for name, p in method.named_parameters())
-    assert weights_hash(method.backbone.vit) == before
-
-
 def first_session(dropout: float) -> tuple[Fsa, Task, Any]:
     method = Fsa(FsaConfig(dropout=dropout), small_backbone())
     task = Task(0, (0, 1), method.backbone)
@@ -142,13 +117,3 @@ def test_the_rate_falls_after_each_quarter() -> None:
     rates = [phase.rate_factor(epoch, 0, 1) for epoch in (0, 49, 50, 99, 100, 150, 199)]
     assert rates == pytest.approx([1, 1, 0.7, 0.7, 0.49, 0.343, 0.343])
     assert phase.optimizer == "adam"
-
-
-def test_sizes_count_the_trained_weights_the_head_and_the_sums() -> None:
-    method, _ = learned((0, 1), (2, 3), adaptation="film")
-    sizes = method.sizes()
-    assert sizes["backbone"] == (2 * DEPTH + 1) * 2 * DIM
-    assert sizes["head"] == 4 * DIM + 4
-    assert sizes["statistics"] == DIM * DIM + 4 * DIM + 4
-    everything = Fsa(FsaConfig(), small_backbone()).sizes()["backbone"]
-    assert everything == sum(p.numel() for p in method.backbone.vit.parameters())

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from fakes import Task, carry_out, rehearsed
+from fakes import Task, rehearsed
 from scipy.stats import kstest
 
 from hashprompt.methods.base import Batch
@@ -37,7 +37,7 @@ def test_nothing_is_learned_from_images_that_are_not_kept() -> None:
     method, (task,) = rehearsed("gdumb", (0, 1), buffer_per_class=1)
     assert [phase.name for phase in method.phases(task)] == ["collect", "fit"]
     assert len(task.read) == 2
-    batches = method.draw()
+    batches = method.memory_batches()
     assert sorted(torch.cat([b.inputs for b in batches]).tolist()) == [0, 1]
     for batch in batches:
         assert torch.equal(batch.labels, method.memory.labels[batch.inputs])
@@ -103,13 +103,3 @@ def test_the_size_of_the_window_is_beta_distributed() -> None:
     assert len(small) > 5
     assert 0.25 < sum(areas) / 300 < 0.45  # half of it, less what is cut off
     assert kstest(small, "uniform").pvalue > 0.01
-
-
-def test_the_rate_falls_with_a_cosine() -> None:
-    method, (task,) = rehearsed("gdumb", (0, 1), buffer_per_class=3, epochs=4)
-    fit = method.phases(task)[1]
-    close(
-        torch.tensor([fit.rate_factor(e, 0, 2) for e in range(4)]),
-        torch.tensor([1.0, 0.853553, 0.5, 0.146447]),
-    )
-    carry_out(fit, task)

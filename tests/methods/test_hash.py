@@ -117,8 +117,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
         **{"penalty": "logarithmic", "modulation": "exponential", "router_next": "fresh"},
         **{"mask_inactive": True, "len_mode": "total", "mixing": "uniform"},
     },
-    "pooled covariances": {
-        **{"statistics": "pooled", "tii": "discriminant", "align": "discriminant"},
+    "low-rank covariances": {
+        **{"statistics": "low-rank", "tii": "discriminant", "align": "discriminant"},
         **{"hgm_mode": "sgd", "infer_penalty": "current", "tii_target": "class"},
     },
 }

@@ -1,41 +1,21 @@
 """InfLoRA and DualGPM, against plain decompositions in NumPy and timm's own blocks."""
 
-from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
+import fakes
 import numpy as np
 import pytest
 import torch
-from fakes import DEPTH, DIM, Task, learn, prompt_machinery, small_backbone
-from torch import Tensor
+from fakes import DEPTH, DIM, Task, learn, small_backbone
 
 from hashprompt.backbone import Injection
 from hashprompt.methods.base import Batch
-from hashprompt.methods.inflora.dual_gpm import DualGPM, attention_moments
-from hashprompt.methods.inflora.method import InfLoRA, InfLoRAConfig
-from hashprompt.parts.growing import load_grown
+from hashprompt.methods.inflora.method import DualGPM, InfLoRA, InfLoRAConfig, attention_moments
 from hashprompt.parts.lora import merged
 
+learned = partial(fakes.learned, "inflora", rank=2, lr=0.3, energy=0.5)
+
 close = torch.testing.assert_close
-
-
-class Streamed(Task):
-    """A task whose images can be seen in batches."""
-
-    def batches(self, size: int, view: str = "clean") -> Iterator[Batch]:
-        assert view == "clean"
-        for rows in torch.arange(len(self.labels)).split(5):
-            yield Batch(self.images[rows], self.labels[rows])
-
-
-def learned(*parts: tuple[int, ...], **options: Any) -> tuple[InfLoRA, list[Streamed]]:
-    """After tasks of these classes."""
-    config = InfLoRAConfig(**{"rank": 2, "lr": 0.3, "energy": 0.5, **options})
-    method = InfLoRA(config, small_backbone())
-    tasks = [Streamed(i, classes, method.backbone) for i, classes in enumerate(parts)]
-    for task in tasks:
-        learn(method, task)
-    return method, tasks
 
 
 # DualGPM. ----------------------------------------------------------------------------------
@@ -192,7 +172,7 @@ def test_the_share_rises_with_the_tasks_and_stays_after_the_last_expected_one() 
 def test_a_task_cannot_touch_the_directions_of_older_ones() -> None:
     method, _ = learned((0, 1))
     free, old = method.memory.projectors(), [rows.clone() for rows in method.memory.bases()]
-    task = Streamed(1, (2, 3), method.backbone)
+    task = Task(1, (2, 3), method.backbone)
     moment = method.moments(task)
     learn(method, task)
     for block in range(DEPTH):
@@ -208,7 +188,7 @@ def test_what_a_task_adds_is_nothing_to_inputs_in_the_old_directions() -> None:
     inputs = torch.randn(40, 5) @ torch.randn(5, DIM)  # of an old task, in five directions
     method.memory.update((inputs.T @ inputs).expand(DEPTH, -1, -1), 0.999999)
     assert method.memory.ranks.tolist() == [5] * DEPTH
-    learn(method, Streamed(0, (0, 1), method.backbone))
+    learn(method, Task(0, (0, 1), method.backbone))
     change = method.expand.current @ method.reduce[0][:, None]  # ΔW (blocks, 2, D, D)
     assert (change @ torch.randn(DIM, 40)).abs().max() > 1e-2
     assert (change @ inputs.T).abs().max() < 1e-5
@@ -250,7 +230,7 @@ def test_merged_and_unmerged_predictions_are_equal_and_as_in_timm() -> None:
 def test_only_b_and_the_new_classifier_train() -> None:
     method, _ = learned((0, 1), (2, 3))
     before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
-    task = Streamed(2, (4, 5, 6), method.backbone)
+    task = Task(2, (4, 5, 6), method.backbone)
     method.begin_task(task)
     design, train, memory = method.phases(task)
     trained = {id(p) for group in train.groups for p in group.params}
@@ -267,7 +247,7 @@ def test_only_b_and_the_new_classifier_train() -> None:
     assert after["expand.current"].any()
 
 
-def learn_rest(method: InfLoRA, task: Streamed) -> None:
+def learn_rest(method: InfLoRA, task: Task) -> None:
     """The phases of a task that has begun."""
     method.begin_task = lambda _: None  # type: ignore[assignment,method-assign]
     learn(method, task)
@@ -277,7 +257,7 @@ def learn_rest(method: InfLoRA, task: Streamed) -> None:
 def test_a_new_task_starts_from_the_answers_of_the_old_ones() -> None:
     method, (task,) = learned((0, 1))
     before = method.predict(task.images).logits
-    task_after = Streamed(1, (2,), method.backbone)
+    task_after = Task(1, (2,), method.backbone)
     method.begin_task(task_after)
     method._design(task_after)
     logits = method.predict(task.images).logits
@@ -291,17 +271,3 @@ def test_the_loss_compares_the_classes_of_the_task_alone() -> None:
     logits = method.predict(task.images).logits
     each = zip(logits, task.labels.tolist(), strict=True)
     close(loss, torch.stack([-row[2:].log_softmax(0)[label - 2] for row, label in each]).mean())
-
-
-def test_what_is_stored_loads_again_though_bases_shrink_and_grow() -> None:
-    method, tasks = learned((0, 1), (2, 3))
-    fresh = InfLoRA(method.config, method.backbone)
-    load_grown(fresh, method.state_dict())
-    images: Tensor = tasks[0].images
-    assert torch.equal(fresh.predict(images).logits, method.predict(images).logits)
-    assert method.sizes()["statistics"] == method.memory.basis.numel() > 0
-
-
-def test_what_is_stored_on_vit_b() -> None:
-    each = 12 * (10 * 768 + 2 * 768 * 10)  # A for keys and values together, B for each
-    assert prompt_machinery("inflora") == 10 * each

@@ -4,14 +4,11 @@ import math
 
 import pytest
 import torch
-from fakes import DIM, Task, batches_of, begun, images, prompt_machinery, rehearsed
+from fakes import DIM, Task, batches_of, begun, images, rehearsed
 from torch import Tensor
 
-from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch
-from hashprompt.methods.l2p.method import L2P, L2PConfig
-from hashprompt.methods.registry import preset_options
-from hashprompt.options import build
+from hashprompt.methods.l2p.method import L2P
 
 close = torch.testing.assert_close
 OPTIONS = {"prompts": 7, "prompt_length": 2, "top_k": 3, "pull": 0.4}
@@ -87,15 +84,6 @@ def test_prompts_and_keys_start_in_their_range() -> None:
     assert method.keys.shape == (30, DIM)
 
 
-def test_more_prompts_than_there_are_cannot_be_chosen() -> None:
-    with pytest.raises(UserError, match="top_k=5 must not exceed prompts=4"):
-        build(L2PConfig, {"prompts": 4})
-
-
-def test_sizes_on_a_vit_b() -> None:
-    assert prompt_machinery("l2p") == 30 * (5 + 1) * 768 == 138_240
-
-
 # With a buffer. ----------------------------------------------------------------------------
 
 BUFFER = {**OPTIONS, "buffer_per_class": 2, "replay_batch": 3, "batch_size": 8, "epochs": 1}
@@ -153,16 +141,3 @@ def test_blocks_of_the_vit_train_along_while_queries_stay_plain() -> None:
             feature = method.backbone.vit.norm(method.backbone.vit.blocks(x))[0, 0]
             close(row, method.head.weight @ feature + method.head.bias, rtol=1e-4, atol=1e-4)
     assert method.sizes()["backbone"] == sum(v.numel() for v in method.vit.tensors().values())
-
-
-def test_more_trained_blocks_than_there_are_are_refused() -> None:
-    with pytest.raises(UserError, match="this backbone has 5"):
-        begun("l2p", trained_blocks=6)
-
-
-def test_the_preset_with_a_buffer_keeps_images() -> None:
-    for benchmark, words in (("core50", "50 per class"), ("embedded", "10 per class")):
-        options = preset_options("l2p", "buffer", benchmark)
-        options.pop("transform", None)
-        assert build(L2PConfig, options).keeps_images() == words
-    assert build(L2PConfig, {}).keeps_images() == ""

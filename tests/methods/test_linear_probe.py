@@ -1,24 +1,18 @@
 """The linear probe, against scikit-learn."""
 
-from typing import Any
+from functools import partial
 
+import fakes
 import numpy as np
 import pytest
 import torch
-from fakes import DIM, Task, learn, small_backbone
+from fakes import DIM
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from hashprompt.methods.linear_probe.method import LinearProbe, LinearProbeConfig, fit_logistic
+from hashprompt.methods.linear_probe.method import fit_logistic
 
-
-def learned(*parts: tuple[int, ...], **options: Any) -> tuple[LinearProbe, list[Task]]:
-    """After tasks of these classes."""
-    method = LinearProbe(LinearProbeConfig(**options), small_backbone())
-    tasks = [Task(i, classes, method.backbone) for i, classes in enumerate(parts)]
-    for task in tasks:
-        learn(method, task)
-    return method, tasks
+learned = partial(fakes.learned, "linear-probe")
 
 
 def reference(features: Tensor, labels: Tensor, l2: float) -> LogisticRegression:
@@ -77,13 +71,3 @@ def test_one_class_and_one_image_can_be_learned() -> None:
     weight, bias = fit_logistic(torch.ones(1, 3), torch.zeros(1, dtype=torch.long), 1.0)
     assert weight.shape == (1, 3)
     assert torch.cat((weight.flatten(), bias)).isfinite().all()
-
-
-def test_features_count_as_stored_numbers_and_images_are_not_kept() -> None:
-    method, tasks = learned((0, 1), (2, 3))
-    images = sum(len(task.labels) for task in tasks)
-    sizes = method.sizes()
-    assert (sizes["statistics"], sizes["head"]) == (images * DIM, 4 * DIM + 4)
-    assert sum(sizes.values()) == sizes["statistics"] + sizes["head"]
-    assert method.images_stored() == 0
-    torch.testing.assert_close(method.features, torch.cat([task.features() for task in tasks]))

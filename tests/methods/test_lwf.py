@@ -95,13 +95,3 @@ def test_the_teacher_has_no_gradient_and_the_student_has() -> None:
     assert gradient is not None
     assert gradient[:2].abs().max() > 0
     assert gradient[2:].abs().max() == 0  # new classes are not taught
-
-
-def test_what_is_stored_is_the_vit_twice() -> None:
-    method = make()
-    weights = sum(p.numel() for p in method.backbone.vit.parameters())
-    method.begin_task(Task(0, (0, 1)))
-    assert method.sizes()["backbone"] == weights
-    assert method.sizes()["head"] == 2 * 17
-    method.begin_task(Task(1, (2, 3)))
-    assert method.sizes()["backbone"] == 2 * weights + 2 * 17

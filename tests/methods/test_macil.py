@@ -1,17 +1,16 @@
 """MACIL: every formula against loops, and what moves when."""
 
 import math
-from typing import Any
+from functools import partial
 
+import fakes
 import numpy as np
 import pytest
 import torch
-from fakes import DEPTH, DIM, Task, prompt_machinery, small_backbone
+from fakes import DEPTH, DIM, Task, carry_out, small_backbone
 from torch import Tensor, tensor
 
-from hashprompt.checks.steps import train_step
-from hashprompt.engine.optimization import make_optimizer
-from hashprompt.methods.base import Batch, Phase
+from hashprompt.methods.base import Batch
 from hashprompt.methods.macil.method import (
     MACIL,
     MACILConfig,
@@ -20,45 +19,12 @@ from hashprompt.methods.macil.method import (
     patch_distillation,
     whitening,
 )
-from hashprompt.parts.alignment import per_task_norm, shuffled_batches, with_smaller_means
+from hashprompt.parts.alignment import per_task_norm, with_smaller_means
 from hashprompt.parts.gaussians import ClassGaussians
 
+learned = partial(fakes.learned, "macil", rank=3, lr=0.3, align_samples=8)
+
 close = torch.testing.assert_close
-
-
-class Watched(Task):
-    """A task that notes which views `map` was asked for."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.views: list[str] = []
-
-    def map(self, function: Any, view: Any = "clean") -> Tensor:
-        self.views.append(view)
-        return super().map(function, view)
-
-
-def run(phase: Phase, task: Task, steps: int = 2) -> None:
-    """A phase as the engine does it, with the whole task in a step."""
-    if phase.work is not None:
-        phase.work()
-        return
-    optimizer = make_optimizer(phase)
-    for _ in range(steps):
-        for batch in phase.draw() if phase.draw else [Batch(task.images, task.labels)]:
-            train_step(phase, batch, optimizer)
-
-
-def learned(*parts: tuple[int, ...], **options: Any) -> tuple[MACIL, list[Watched]]:
-    """After tasks of these classes."""
-    config = MACILConfig(**{"rank": 3, "lr": 0.3, "align_samples": 8, **options})
-    method = MACIL(config, small_backbone())
-    tasks = [Watched(i, classes, method.backbone) for i, classes in enumerate(parts)]
-    for task in tasks:
-        method.begin_task(task)
-        for phase in method.phases(task):
-            run(phase, task)
-    return method, tasks
 
 
 # Mean shift. -------------------------------------------------------------------------------
@@ -192,7 +158,7 @@ def test_the_weights_of_patch_tokens_are_no_way_to_lower_the_loss() -> None:
 
 def test_cosine_heads_are_trained_by_cosface_over_the_classes_of_the_task() -> None:
     method, (_, task) = learned((0, 1), (2, 3, 4))
-    run(method.phases(task)[0], task)
+    carry_out(method.phases(task)[0], task, epochs=2)
     loss = method._step(Batch(task.images, task.labels), task)["ce"]
     features = method.features(task.images)
     terms = []
@@ -205,19 +171,19 @@ def test_cosine_heads_are_trained_by_cosface_over_the_classes_of_the_task() -> N
 
 def test_the_losses_of_a_later_task_compare_with_the_network_before_it() -> None:
     method, _ = learned((0, 1), covariance_weight=2.0, distillation_weight=0.5)
-    task = Watched(1, (2, 3), method.backbone)
+    task = Task(1, (2, 3), method.backbone)
     method.begin_task(task)
     covariances, train, *_ = method.phases(task)
     old = method.backbone.encode(
         method.backbone.embed(task.images), method.inject(), read="all"
     ).detach()
-    run(covariances, task)
+    carry_out(covariances, task, epochs=2)
     assert method.whitening.shape == (2, DIM, DIM)
     for row, label in enumerate(task.classes):
         root = method.whitening[row]
         expected = slow_precision(old[task.labels == label, 0])
         close(root @ root.T, tensor(expected).float(), rtol=1e-3, atol=1e-3)
-    run(train, task)
+    carry_out(train, task, epochs=2)
     new = method.backbone.encode(method.backbone.embed(task.images), method.inject(), read="all")
     losses = method._step(Batch(task.images, task.labels), task)
     held = covariance_loss(old[:, 0], new[:, 0], task.labels - 2, method.whitening)
@@ -254,23 +220,14 @@ def test_logits_are_divided_by_the_mean_length_of_those_of_a_task() -> None:
         close(out, row / length / 0.1)
 
 
-def test_every_pseudo_feature_comes_once_and_with_its_label() -> None:
-    features, labels = torch.arange(10.0)[:, None], torch.arange(10)
-    batches = shuffled_batches(features, labels, 4)
-    assert [len(b) for _, b in batches] == [4, 4, 2]
-    joined = torch.cat([b for _, b in batches])
-    assert sorted(joined.tolist()) == list(range(10)) != joined.tolist()
-    close(torch.cat([x for x, _ in batches])[:, 0], joined.float())
-
-
 def test_alignment_moves_all_heads_and_nothing_else() -> None:
     method, _ = learned((0, 1), (2, 3))
-    task = Watched(2, (4,), method.backbone)
+    task = Task(2, (4,), method.backbone)
     method.begin_task(task)
     *others, align = method.phases(task)
     assert [phase.name for phase in others] == ["covariances", "train", "statistics"]
     for phase in others:
-        run(phase, task)
+        carry_out(phase, task, epochs=2)
     before = {name: value.clone() for name, value in method.state_dict().items()}
     batches = align.draw() if align.draw else []
     assert [len(b.labels) for b in batches] == [8] * 5  # 8 pseudo-features of each of 5 classes
@@ -284,7 +241,7 @@ def test_alignment_moves_all_heads_and_nothing_else() -> None:
     logits = cosines / per_task_norm(cosines, tensor([0, 0, 1, 1, 2])) / 0.1
     expected = torch.nn.functional.cross_entropy(logits, batches[0].labels)
     close(align.step(batches[0])["align"], expected)  # type: ignore[call-overload]
-    run(align, task)
+    carry_out(align, task, epochs=2)
     for name, value in method.state_dict().items():
         assert torch.equal(value, before[name]) == (name != "head")
     assert (method.head != before["head"]).any(1).all()
@@ -316,32 +273,16 @@ def test_answers_are_those_of_timm_with_the_summed_changes() -> None:
                 assert not torch.allclose(features, method.backbone(images), atol=1e-2)
 
 
-def test_a_task_trains_its_own_change_and_heads_alone() -> None:
-    method, _ = learned((0, 1), (2, 3))
-    down, up = method.down.stacked().clone(), method.up.stacked().clone()
-    head = method.head.detach().clone()
-    task = Watched(2, (4, 5), method.backbone)
-    method.begin_task(task)
-    assert not method.up.current.any()
-    covariances, train, *_ = method.phases(task)
-    for phase in (covariances, train):
-        run(phase, task)
-    assert torch.equal(method.down.frozen, down)
-    assert torch.equal(method.up.frozen, up)
-    assert torch.equal(method.head[:4], head)
-    assert method.up.current.any()
-
-
 def test_old_means_follow_and_covariances_stay() -> None:
     method, _ = learned((0, 1))
     means, spread = method.stats.means.clone(), method.stats.spread.clone()
-    task = Watched(1, (2, 3), method.backbone)
+    task = Task(1, (2, 3), method.backbone)
     before = method.features(task.images).detach()
     method.begin_task(task)
     covariances, train, describe, _ = method.phases(task)
-    run(covariances, task)
-    run(train, task, steps=4)
-    run(describe, task)
+    carry_out(covariances, task, epochs=2)
+    carry_out(train, task, epochs=4)
+    carry_out(describe, task, epochs=2)
     after = method.features(task.images).detach()
     expected = means + mean_shift(before, after, means, 1.0)
     close(method.stats.means[:2], expected, rtol=1e-4, atol=1e-4)
@@ -354,17 +295,10 @@ def test_old_means_follow_and_covariances_stay() -> None:
 
 def test_the_first_task_has_more_epochs_and_nothing_to_hold() -> None:
     method = MACIL(MACILConfig(first_epochs=7, epochs=3), small_backbone())
-    first, second = Watched(0, (0, 1)), Watched(1, (2,))
+    first, second = Task(0, (0, 1)), Task(1, (2,))
     method.begin_task(first)
     assert [(p.name, p.epochs) for p in method.phases(first)] == [("train", 7), ("statistics", 0)]
     assert set(method._step(Batch(first.images, first.labels), first)) == {"ce"}
     method.begin_task(second)
     names = [(p.name, p.epochs) for p in method.phases(second)]
     assert names == [("covariances", 0), ("train", 3), ("statistics", 0), ("align", 5)]
-
-
-def test_what_is_stored() -> None:
-    assert prompt_machinery("macil") == 10 * 12 * 2 * 2 * 32 * 768
-    method, _ = learned((0, 1), (2, 3))
-    assert method.sizes()["head"] == 4 * DIM
-    assert method.sizes()["statistics"] == 4 * (DIM + DIM**2)

@@ -5,16 +5,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fakes import DIM, Task, small_backbone, train, vit_b
+from fakes import DIM, Task, small_backbone, train
 from torch import Tensor, tensor
 
-from hashprompt.errors import UserError
-from hashprompt.methods.ovor import outliers
+from hashprompt.methods.ovor import method as outliers
 from hashprompt.methods.ovor.config import OvorConfig
-from hashprompt.methods.ovor.method import OUTLIER, Ovor
-from hashprompt.methods.ovor.outliers import energy, energy_loss, kth_distance, virtual_outliers
+from hashprompt.methods.ovor.method import (
+    OUTLIER,
+    Ovor,
+    energy,
+    energy_loss,
+    kth_distance,
+    virtual_outliers,
+)
 from hashprompt.methods.registry import presets
-from hashprompt.options import build
 from hashprompt.runs import benchmark
 
 close = torch.testing.assert_close
@@ -219,17 +223,6 @@ def test_the_prompt_is_trained_on_every_task() -> None:
     before = method.prompts.detach().clone()
     train(method, task)
     assert (method.prompts - before).abs().max() > 0
-
-
-def test_parameters_of_vit_b() -> None:
-    sizes = Ovor(OvorConfig(), vit_b()).sizes()
-    assert sizes["prompts"] + sizes["routers"] == 2 * 10 * 768 + 3 * 40 * 768 == 107_520
-
-
-def test_lengths_must_fit_the_layers() -> None:
-    for lengths in ([5, 5], [5, 5, 20, 20, 0]):
-        with pytest.raises(UserError, match="prompt_lengths"):
-            build(OvorConfig, {"prompt_lengths": lengths})
 
 
 def test_only_one_prompt_goes_without_outliers() -> None:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fakes import Task, cls_token, learn, learned_domains, mixed, vit_b
+from fakes import Task, cls_token, learned_domains, mixed
 from torch import Tensor, nn
 
 from hashprompt.methods.pina.method import Pina, PinaConfig, shuffle_tiles
@@ -63,18 +63,6 @@ def test_new_adapters_have_xavier_weights_and_no_bias() -> None:
         assert not layer[-1].any()
 
 
-def test_the_classifier_and_all_that_is_old_keep_their_bytes() -> None:
-    method, domains = learned_domains("pina", 2)
-    slots = (method.prompts, method.adapters.down, method.adapters.up)
-    before = [slot.stacked().detach().clone() for slot in slots]
-    head = method.head.weight.detach().clone()
-    learn(method, Task(2, CLASSES, domains[0].backbone))
-    assert torch.equal(method.head.weight, head)
-    for slot, old in zip(slots, before, strict=True):
-        assert torch.equal(slot.frozen, old)
-        assert not torch.equal(slot.current, old[-1])
-
-
 def test_what_is_trained_on_the_first_domain_and_later() -> None:
     method, domains = learned_domains("pina", 1)
     head, prompt = set(method.head.parameters()), {method.prompts.current}
@@ -129,15 +117,3 @@ def test_domains_are_told_by_shuffled_images_or_by_plain_features(shuffle: bool)
     close(method.describe(images, plain), method.backbone(seen))
     expected = torch.cat([method.describe(part, None) for part in domains[0].images.split(1)])
     close(method.describe_task(domains[0]), expected)
-
-
-def test_what_is_stored_on_vit_b() -> None:
-    method = Pina(PinaConfig(alignment="deep"), vit_b())
-    for index in range(6):
-        method.begin_task(Task(index, CLASSES))
-        method.selector.add(torch.randn(6, 768))
-    sizes = method.sizes()
-    adapters = 12 * (769 * 16 + 17 * 768)
-    assert sizes["prompts"] == 6 * (10 * 768 + adapters)
-    assert sizes["routers"] == 6 * 5 * 768
-    assert sizes["head"] == 3 * 769

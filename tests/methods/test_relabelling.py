@@ -13,7 +13,7 @@ from hashprompt.methods.averaged_prompt.relabelling import relabel
 TASKS = ((0, 1, 2), (3,), (1, 4))  # class 3 is alone in its task, class 1 came twice
 
 
-@pytest.fixture(params=["covariance", "pooled", "low-rank", "multi-centroid"])
+@pytest.fixture(params=["covariance", "low-rank", "multi-centroid"])
 def method(request: pytest.FixtureRequest) -> AveragedPrompt:
     """After three tasks."""
     backbone = small_backbone()

@@ -4,10 +4,9 @@ import math
 
 import pytest
 import torch
-from fakes import DIM, Task, cls_token, learn, learned_domains, mixed, vit_b
+from fakes import DIM, Task, cls_token, learned_domains, mixed
 
 from hashprompt.methods.base import Batch
-from hashprompt.methods.s_prompts.method import SPrompts, SPromptsConfig
 
 close = torch.testing.assert_close
 CLASSES = (0, 1, 2)
@@ -51,18 +50,6 @@ def test_training_minimises_cross_entropy_under_the_newest_prompt_and_head() -> 
     assert float(found) == pytest.approx(expected, rel=1e-4)
 
 
-def test_old_prompts_heads_and_centroids_keep_their_bytes() -> None:
-    method, domains = learned_domains("s-prompts")
-    names = ("prompts", "heads")
-    before = {name: getattr(method, name).stacked().detach().clone() for name in names}
-    centres = method.selector.centres.clone()
-    learn(method, Task(3, CLASSES, domains[0].backbone))
-    for name, old in before.items():
-        assert torch.equal(getattr(method, name).frozen, old)
-        assert not torch.equal(getattr(method, name).current, old[-1])
-    assert torch.equal(method.selector.centres[:3], centres)
-
-
 def test_the_first_domain_has_a_weight_decay_of_its_own() -> None:
     method, domains = learned_domains("s-prompts", first_weight_decay=0.03, weight_decay=0.02)
     decays = [[g.weight_decay for g in method.phases(d)[0].groups] for d in domains]
@@ -74,14 +61,3 @@ def test_prompt_and_head_start_like_linear_layers() -> None:
     method.begin_task(Task(1, CLASSES, domains[0].backbone))
     for tensor in (method.prompts.current, method.heads.current):
         assert 0.5 / math.sqrt(DIM) < tensor.abs().max() <= 1 / math.sqrt(DIM)
-
-
-def test_what_is_stored_on_vit_b() -> None:
-    method = SPrompts(SPromptsConfig(), vit_b())
-    for index in range(8):
-        method.begin_task(Task(index, CLASSES))
-        method.selector.add(torch.randn(6, 768))
-    sizes = method.sizes()
-    assert sizes["prompts"] == 8 * 10 * 768
-    assert sizes["routers"] == 8 * 5 * 768
-    assert sizes["head"] == 8 * 3 * 769

@@ -1,24 +1,18 @@
 """SimpleCIL and the parts that compare directions."""
 
+from functools import partial
+
+import fakes
 import numpy as np
 import torch
-from fakes import DIM, Task, learn, small_backbone
+from fakes import DIM
 from torch import Tensor, tensor
 
-from hashprompt.methods.base import MethodConfig
-from hashprompt.methods.simplecil.method import SimpleCIL
 from hashprompt.parts.cosine import CosineHead, Prototypes
 
+learned = partial(fakes.learned, "simplecil")
+
 close = torch.testing.assert_close
-
-
-def learned(*parts: tuple[int, ...]) -> tuple[SimpleCIL, list[Task]]:
-    """After tasks of these classes."""
-    method = SimpleCIL(MethodConfig(), small_backbone())
-    tasks = [Task(i, classes, method.backbone) for i, classes in enumerate(parts)]
-    for task in tasks:
-        learn(method, task)
-    return method, tasks
 
 
 def test_a_prototype_is_the_mean_over_all_images_of_a_class_in_all_domains() -> None:
@@ -54,13 +48,6 @@ def test_one_task_or_many_in_any_order_give_the_same_prototypes() -> None:
 
     order = torch.randperm(12)
     close(after(*order.split(5)), after(torch.arange(12)))
-
-
-def test_a_method_without_parameters_knows_its_device_and_size() -> None:
-    method, _ = learned((0, 1), (2, 3))
-    assert not list(method.parameters())
-    assert method.device.type == "cpu"
-    assert method.sizes()["head"] == 4 * DIM
 
 
 def test_the_cosine_head_scales_cosines() -> None:

@@ -169,15 +169,6 @@ def test_the_whole_vit_learns_slowly_and_its_rates_drop_late() -> None:
     assert [phase.name for phase in method.phases(Task(0, TASKS[0]))] == ["train", "statistics"]
 
 
-def test_the_aligned_copy_answers() -> None:
-    method = learned()
-    train(method, Task(2, TASKS[2]), "align")
-    images = Task(0, TASKS[0]).images
-    with torch.no_grad():
-        expected = method.features(images) @ method.aligned.weight.T + method.aligned.bias
-        close(method.predict(images).logits, expected)
-
-
 def test_the_same_classes_in_new_surroundings_have_cells_of_their_own() -> None:
     method = learned(((0, 1), (0, 1)))
     assert len(method.gaussians) == 4

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from fakes import DIM, Task, small_backbone, train, vit_b
+from fakes import DIM, Task, small_backbone, train
 from torch import Tensor
 
-from hashprompt.errors import UserError
 from hashprompt.methods.base import Batch
 from hashprompt.methods.smope.method import (
     Choice,
@@ -18,7 +17,6 @@ from hashprompt.methods.smope.method import (
     prototype_loss,
     router_loss,
 )
-from hashprompt.options import build
 
 close = torch.testing.assert_close
 HEADS, WIDTH = 2, DIM // 2
@@ -266,22 +264,3 @@ def test_in_the_warm_up_all_experts_learn_without_a_router_loss() -> None:
     losses["ce"].backward()
     assert method.prompts.grad is not None
     assert method.prompts.grad[:, 1].abs().amax(-1).min() > 0
-
-
-def test_old_gaussians_stay_and_belong_to_their_classes() -> None:
-    method, task = second_task()
-    before = method.stats.means.clone()
-    learn(method, task)
-    assert torch.equal(method.stats.means[:2], before)
-    features = method.features_of(task.images).detach()
-    close(method.stats.means[3], features[task.labels == 3].mean(0))
-
-
-def test_parameters_of_vit_b() -> None:
-    sizes = Smope(SmopeConfig(), vit_b()).sizes()
-    assert sizes["prompts"] + sizes["routers"] == 6 * 2 * 25 * 768 == 230_400
-
-
-def test_more_chosen_than_there_are_is_refused() -> None:
-    with pytest.raises(UserError, match="top_k=6 must not exceed experts=5"):
-        build(SmopeConfig, {"top_k": 6, "experts": 5})

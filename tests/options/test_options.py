@@ -13,11 +13,11 @@ from hashprompt.backbone import load_backbone
 from hashprompt.engine.devices import launch
 from hashprompt.errors import UserError, shortened
 from hashprompt.methods import METHODS
-from hashprompt.methods.base import MethodConfig, register
 from hashprompt.methods.building import build_method
+from hashprompt.methods.config import MethodConfig
 from hashprompt.methods.hash.config import HashConfig
-from hashprompt.methods.ovor.outliers import virtual_outliers
-from hashprompt.methods.registry import find_method
+from hashprompt.methods.ovor.method import virtual_outliers
+from hashprompt.methods.registry import find_method, register
 from hashprompt.options import Options, build, split_options, unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions

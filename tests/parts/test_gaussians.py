@@ -56,8 +56,8 @@ def test_cells_beside_a_hard_one_are_drawn_as_without_it() -> None:
 @pytest.mark.parametrize(
     ("covariance", "reason"),
     [
-        (GOOD * torch.nan, "not finite"),
-        (GOOD.clone().fill_diagonal_(torch.inf), "not finite"),
+        (GOOD * torch.nan, "non-finite"),
+        (GOOD.clone().fill_diagonal_(torch.inf), "non-finite"),
         (with_variances(3.0, 2.0, 1.0, 1.0, -0.5), "negative variance"),
     ],
 )

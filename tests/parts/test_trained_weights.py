@@ -6,11 +6,10 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.backbone.weights import weights_hash
 from hashprompt.errors import UserError
 from hashprompt.parts import budget
-from hashprompt.parts.growing import UnfitState, load_grown
-from hashprompt.parts.trained_weights import Snapshot, Trainable, TrainedWeights
+from hashprompt.parts.growing import load_grown
+from hashprompt.parts.trained_weights import Snapshot, TrainedWeights
 
 DEPTH = 2
 WB = ("weight", "bias")
@@ -38,15 +37,6 @@ def whole_vit() -> int:
 # Which weights. ------------------------------------------------------------------------------
 
 
-def test_all_are_all_weights_of_the_vit() -> None:
-    backbone = small_backbone()
-    trained = TrainedWeights(backbone, "all")
-    assert trained.names == [name for name, _ in backbone.vit.named_parameters()]
-    for name, value in backbone.vit.named_parameters():
-        assert torch.equal(trained.tensors()[name], value)
-    assert numbers(trained) == whole_vit()
-
-
 def test_last_are_the_last_blocks_and_the_final_norm() -> None:
     trained = TrainedWeights(small_backbone(), "last", blocks=1)
     places = {name.rsplit(".", 1)[0].split(".attn")[0].split(".mlp")[0] for name in trained.names}
@@ -71,32 +61,7 @@ def test_a_head_alone_needs_no_weight_of_the_vit() -> None:
     assert Injection(weights=trained.tensors()).kind == "plain"
 
 
-def test_more_last_blocks_than_there_are_is_refused() -> None:
-    with pytest.raises(UserError, match=f"last {DEPTH + 1} blocks .* has {DEPTH}"):
-        TrainedWeights(small_backbone(), "last", blocks=DEPTH + 1)
-
-
 # The original and the copy. ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("which", ["all", "last", "norms"])
-def test_the_original_keeps_its_bytes_while_the_copy_trains(which: Trainable) -> None:
-    backbone = small_backbone()
-    before, features = weights_hash(backbone.vit), backbone(IMAGES)
-    trained = TrainedWeights(backbone, which)
-    own = {name: value.clone() for name, value in trained.tensors().items()}
-    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
-    for _ in range(2):
-        optimizer.zero_grad()
-        backbone(IMAGES, Injection(weights=trained.tensors())).square().sum().backward()
-        optimizer.step()
-    assert weights_hash(backbone.vit) == before
-    assert torch.equal(backbone(IMAGES), features)
-    assert all(parameter.grad is None for parameter in backbone.vit.parameters())
-    stayed = [name for name, value in trained.tensors().items() if torch.equal(value, own[name])]
-    assert stayed == []
-    after = backbone(IMAGES, Injection(weights=trained.tensors()))
-    assert (after - features).abs().max() > 1e-3
 
 
 def test_the_values_are_what_the_vit_would_compute_with_them() -> None:
@@ -121,24 +86,6 @@ def test_reset_takes_the_original_values_back() -> None:
     for name, value in trained.tensors().items():
         assert torch.equal(value, backbone.vit.get_parameter(name))
         assert value.requires_grad
-
-
-def test_a_saved_copy_loads_by_name() -> None:
-    trained = TrainedWeights(small_backbone(), "last")
-    for parameter in trained.parameters():
-        parameter.data.normal_()
-    fresh = TrainedWeights(small_backbone(), "last")
-    load_grown(fresh, trained.state_dict())
-    assert fresh.names == trained.names
-    for name, value in trained.tensors().items():
-        assert torch.equal(fresh.tensors()[name], value)
-        assert fresh.tensors()[name].requires_grad
-
-
-def test_a_copy_of_other_weights_does_not_load() -> None:
-    saved = TrainedWeights(small_backbone(), "last").state_dict()
-    with pytest.raises(UnfitState, match="missing or left over"):
-        load_grown(TrainedWeights(small_backbone(), "norms"), saved)
 
 
 # Memory. -------------------------------------------------------------------------------------
@@ -185,19 +132,6 @@ def test_a_snapshot_holds_nothing_until_it_is_taken() -> None:
     assert numbers(snapshot) == sum(value.numel() for value in values().values())
 
 
-def test_a_snapshot_stays_as_it_was_taken() -> None:
-    trained = TrainedWeights(small_backbone(), "last")
-    snapshot = Snapshot(trained.tensors())
-    snapshot.take(trained.tensors())
-    before = {name: value.detach().clone() for name, value in trained.tensors().items()}
-    for parameter in trained.parameters():
-        parameter.data.add_(1)
-    for name, value in snapshot.tensors().items():
-        assert torch.equal(value, before[name])
-        assert not value.requires_grad
-    assert list(snapshot.parameters()) == []
-
-
 def test_a_snapshot_takes_rows_that_came_later_and_loads_again() -> None:
     snapshot = Snapshot(values())
     snapshot.take({**values(), "head.weight": torch.randn(5, 16)})
@@ -207,9 +141,3 @@ def test_a_snapshot_takes_rows_that_came_later_and_loads_again() -> None:
     assert fresh.tensors().keys() == values().keys()
     for name, value in snapshot.tensors().items():
         assert torch.equal(fresh.tensors()[name], value)
-
-
-def test_an_empty_snapshot_loads_as_empty() -> None:
-    fresh = Snapshot(values())
-    load_grown(fresh, Snapshot(values()).state_dict())
-    assert not fresh.taken

@@ -65,14 +65,6 @@ def test_forgotten_is_as_if_it_was_never_learned(make: Make, tmp_path: Path) -> 
     assert "forgot birch; 2 classes in total" in edited.text()
 
 
-def test_a_shared_covariance_still_has_its_part_of_a_forgotten_class(
-    make: Make, spring: Path
-) -> None:
-    classifier = make(statistics="pooled")
-    classifier.learn(spring, effort="instant", report=False, quiet=True)
-    assert "What remains: shared covariances" in classifier.forget("ash", quiet=True).text()
-
-
 def test_nothing_of_a_forgotten_class_is_in_the_version(
     trees: ContinualClassifier, spring: Path
 ) -> None:

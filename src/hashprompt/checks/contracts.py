@@ -55,14 +55,6 @@ def only_seen_classes_are_answered_and_none_is_lost(example: Example) -> None:
     assert example.logits(example.images()).isfinite().all(), "logits are not finite"
 
 
-def accuracy_is_a_percentage_where_it_is_defined(example: Example) -> None:
-    for i, row in enumerate(example.log["accuracy"]):
-        for t, value in enumerate(row):
-            measured = t == len(row) - 1 if example.stream.is_joint else t >= i
-            assert (value is not None) == measured
-            assert value is None or 0 <= value <= 100
-
-
 def a_saved_learner_predicts_the_same(example: Example) -> None:
     fresh = example.make_method()
     load_grown(fresh, example.method.state_dict())
@@ -133,7 +125,6 @@ CONTRACTS: tuple[Callable[[Example], None], ...] = (
     the_backbone_is_unchanged,
     what_belongs_to_old_tasks_is_bit_identical_later,
     only_seen_classes_are_answered_and_none_is_lost,
-    accuracy_is_a_percentage_where_it_is_defined,
     a_saved_learner_predicts_the_same,
     a_phase_changes_nothing_when_it_is_asked_for_again,
     sizes_tell_what_is_stored,

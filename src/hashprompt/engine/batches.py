@@ -11,7 +11,7 @@ from hashprompt.data.streams.stream import TaskData
 from hashprompt.engine.passes import Passes, uncounted
 from hashprompt.engine.replicas import Replicas
 from hashprompt.engine.seeding import seed_everything
-from hashprompt.methods.phase import Batch, Phase
+from hashprompt.methods.base import Batch, Phase
 
 
 class EpochBatches:
@@ -47,8 +47,8 @@ class EpochBatches:
             return
         chosen = torch.arange(len(data.train)) if phase.rows is None else phase.rows.cpu()
         self.rows = chosen[torch.randperm(len(chosen))].split(phase.batch_size)
-        plain = phase.plain or phase.view == "features"
-        self._features = passes.plain_features(data.train) if plain else None
+        frozen = phase.view == "features"
+        self._features = passes.plain_features(data.train) if frozen else None
         self._images = Prefetch(data.train.images, [replicas.share(rows) for rows in self.rows])
 
     def __len__(self) -> int:
@@ -62,11 +62,9 @@ class EpochBatches:
         rows = self._replicas.share(self.rows[step])
         device = self._passes.fabric.device
         labels = self._data.train.labels[rows].to(device)
-        features = self._features
-        known = None if features is None else features[rows.to(features.device)]
         if self._phase.view == "features":
-            assert known is not None
-            return Batch(known, labels)
+            assert self._features is not None
+            return Batch(self._features[rows.to(self._features.device)], labels)
         images = self._images[step].to(device)
         views = [self._passes.see(images, self._phase.view) for _ in range(self._phase.views)]
-        return Batch(torch.cat(views), labels, known)
+        return Batch(torch.cat(views), labels)

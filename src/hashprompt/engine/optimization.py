@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hashprompt.engine.replicas import Replicas
-from hashprompt.methods.base import Method
-from hashprompt.methods.phase import Batch, Losses, Phase, StepResult
+from hashprompt.methods.base import Batch, Losses, Method, Phase, StepResult
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -17,8 +17,7 @@ from hashprompt.engine.run_state import RunState
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.views import views_of
 from hashprompt.errors import UserError
-from hashprompt.methods.base import Method
-from hashprompt.methods.phase import Phase, StepRecord
+from hashprompt.methods.base import Method, Phase, StepRecord
 from hashprompt.options.run import RunOptions
 from hashprompt.parts.growing import unfit_if_it_fails
 

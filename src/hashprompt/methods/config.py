@@ -62,7 +62,28 @@ class MethodInfo:
 class MethodConfig(Options):
     """Options of every method.
 
-    Frames set `info` to what their methods have in common; `register` completes it.
+    Frames set `info` to what their methods have in common; `register` completes it. The
+    descriptions below are those of all methods that have an option of the name.
+
+    Args:
+        batch_size: images per step
+        epochs: epochs on each task
+        schedule: learning-rate schedule; `step` divides by ten every 30 epochs, `coda` is a cosine
+            that is almost zero in the last epoch
+        optimizer: optimizer; sgd has momentum 0.9
+        scale_lr: multiply learning rates by batch_size/256
+        clip: maximum gradient norm
+        weight_decay: weight decay of all trained parameters
+        trainable: trained weights of the ViT; `biases` includes norms and the class token, `head`
+            trains none
+        layers: prompted blocks, counted from 1; null: all
+        prompt_length: length of a prompt: keys (and values) per block
+        align_samples: pseudo-features of each class per epoch
+        statistics: stored statistics of each class next to its mean
+        shrinkage: shrinkage of each class covariance towards the mean covariance
+        ridge: ridge of a covariance, as a share of its mean diagonal
+        legacy_kv_layout: each image gets prefixes of other images of its batch, as in public code
+        batchwise_prompt: all images of a batch get the prompts that most of them chose
     """
 
     info: ClassVar[MethodInfo] = MethodInfo()

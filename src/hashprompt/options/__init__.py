@@ -1,6 +1,7 @@
 """Validated options, with errors in words for unknown names and wrong values."""
 
 import difflib
+import inspect
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
@@ -28,10 +29,13 @@ class Options(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        fields = cls.model_fields
+        own = {name for name in inspect.get_annotations(cls) if name in fields}
+        explicit = {name for name in own if fields[name].description}
         for base in reversed(cls.__mro__):
             for name, text in argument_texts(base.__doc__).items():
-                if name in cls.model_fields:
-                    cls.model_fields[name].description = text.rstrip(".")
+                if name in fields.keys() - explicit:
+                    fields[name].description = text.rstrip(".")
 
     @model_validator(mode="after")
     def _has_ordinary_numbers(self) -> "Options":

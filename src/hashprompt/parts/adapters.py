@@ -16,6 +16,7 @@ from hashprompt.backbone.vit import Edit
 from hashprompt.parts.slots import TaskSlots
 
 Activation = Callable[[Tensor], Tensor]
+Fill = Callable[[Tensor], object]
 
 
 def bottleneck(
@@ -96,22 +97,15 @@ class TaskAdapters(nn.Module):
         places: branches of a set.
         dim: D, width of the tokens.
         width: h, of the bottleneck.
-        fill: start of W_down and W_up, in place.
+        down, up: fill W_down and W_up in place.
     """
 
     def __init__(
-        self,
-        places: int,
-        dim: int,
-        width: int,
-        fill: tuple[Callable[[Tensor], object], Callable[[Tensor], object]] = (
-            fill_down,
-            torch.zero_,
-        ),
+        self, places: int, dim: int, width: int, down: Fill = fill_down, up: Fill = torch.zero_
     ) -> None:
         super().__init__()
-        self.down = TaskSlots((places, dim + 1, width), fill[0])
-        self.up = TaskSlots((places, width + 1, dim), fill[1])
+        self.down = TaskSlots((places, dim + 1, width), down)
+        self.up = TaskSlots((places, width + 1, dim), up)
 
     def add(self) -> None:
         """Freeze the newest set and start that of the next task."""

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-LEAST_LABEL = 1e-4  # log 0 of a label that is not the image's, in the reverse cross-entropy
+MIN_LABEL = 1e-4  # log 0 of a label that is not the image's, in the reverse cross-entropy
 
 
 def symmetric_cross_entropy(
@@ -24,7 +24,7 @@ def symmetric_cross_entropy(
     """
     log_p = logits.masked_fill(~allowed, -torch.inf).log_softmax(1)
     own = log_p.gather(1, labels[:, None])
-    return -forward * own.mean() - reverse * math.log(LEAST_LABEL) * (1 - own.exp()).mean()
+    return -forward * own.mean() - reverse * math.log(MIN_LABEL) * (1 - own.exp()).mean()
 
 
 def tasks_of_classes(cell_tasks: Tensor, cell_labels: Tensor) -> Tensor:
@@ -66,9 +66,3 @@ def with_smaller_means(
 ) -> Tensor:
     """Pseudo-features (B, D) of cells (B,) around means (M, D) times `mean_scales`."""
     return features + (mean_scales(tasks, decay) - 1)[cells, None] * means[cells]
-
-
-def shuffled_batches(features: Tensor, labels: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:
-    """Rows (N, D) and their labels (N,) in random order, some at a time."""
-    order = torch.randperm(len(labels), device=labels.device)
-    return [(features[rows], labels[rows]) for rows in order.split(size)]

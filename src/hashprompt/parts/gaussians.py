@@ -1,10 +1,10 @@
-"""What is kept of old images: a Gaussian per cell in feature space, never the images.
+"""Statistics of old images: a Gaussian per cell in feature space, never the images.
 
 A *cell* is a (task, class) pair. Class-incremental streams have one cell per class; in
 domain-incremental ones the same class has a cell in every domain.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -14,12 +14,13 @@ from hashprompt.errors import UserError
 from hashprompt.parts.budget import check_room
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.centroids import k_means
+from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import capable, exact
 from hashprompt.parts.variants import Storage
 
-JITTER = 1e-4  # added to every variance, so that a class of one image still has a Gaussian
+JITTER = 1e-4  # added to every variance, so that a class of one image has a Gaussian
 ROUNDING = 1e-3  # negative variance that may be rounding, as a share of the largest one
 
 
@@ -28,9 +29,8 @@ class ClassGaussians(nn.Module):
 
     Args:
         dim: D.
-        storage: `covariance` keeps D² numbers a cell, `variance` the diagonal, `multi-centroid`
-            k-means centres with a diagonal each, `low-rank` the leading directions + a diagonal;
-            `pooled` is a :class:`PooledGaussians`.
+        storage: `covariance` stores D² values a cell, `variance` the diagonal, `multi-centroid`
+            k-means centres with a diagonal each, `low-rank` the leading directions + a diagonal.
         rank: directions of `low-rank`.
         centroids: centres of `multi-centroid`.
     """
@@ -41,11 +41,11 @@ class ClassGaussians(nn.Module):
         self.rank = rank = min(rank, dim)
         spread = {
             "covariance": (0, dim, dim),
-            "pooled": (0, dim, dim),
             "variance": (0, dim),
             "multi-centroid": (0, centroids, dim),
             "low-rank": (0, dim, rank),
         }[storage]
+        self.derived: Discriminant | None = None  # from the buffers, so never saved
         self.means: Tensor = nn.Buffer(torch.zeros(0, dim))  # (M, D)
         self.spread: Tensor = nn.Buffer(torch.zeros(spread))
         if storage in ("multi-centroid", "low-rank"):
@@ -69,26 +69,22 @@ class ClassGaussians(nn.Module):
             labels: (n,) their classes.
             classes: of the task, in the order in which their cells are to stand.
         """
-        cells = []
+        cells, self.derived = [], None
         for label in classes:
             rows = features[labels == label].to(self.means.device).float()
             if not len(rows) or not rows.isfinite().all():
-                what = "are not finite numbers" if len(rows) else "are missing: it has no images"
+                what = "are not finite" if len(rows) else "are missing: the class has no images"
                 raise UserError(
-                    f"Features of class {label} {what}, so nothing can be kept of the class. "
-                    "Check its images; if features are not finite, a smaller `lr` may help."
+                    f"Features of class {label} {what}. Check its images, or use a smaller `lr`."
                 )
             cells.append(self._describe(rows))
         if cells:
-            self._grow({name: torch.stack([cell[name] for cell in cells]) for name in cells[0]})
-
-    def _grow(self, rows: dict[str, Tensor]) -> None:
-        """Append rows to the buffers, one per cell."""
-        for name, more in rows.items():
-            grow_buffer(self, name, more)
+            for name in cells[0]:
+                grow_buffer(self, name, torch.stack([cell[name] for cell in cells]))
 
     def select(self, cells: Tensor) -> None:
         """Keep these cells (m,)."""
+        self.derived = None
         for name, rows in list(self.named_buffers()):
             setattr(self, name, rows[cells])
 
@@ -107,7 +103,7 @@ class ClassGaussians(nn.Module):
         """Rows of the buffers, but for the mean, for a covariance (D, D)."""
         if self.storage == "variance":
             return {"spread": covariance.diagonal() + JITTER}
-        if self.storage in ("covariance", "pooled"):
+        if self.storage == "covariance":
             eye = torch.eye(self.dim, device=covariance.device)
             return {"spread": covariance + JITTER * eye}
         values, vectors = (x.to(covariance) for x in torch.linalg.eigh(capable(covariance)))
@@ -128,9 +124,10 @@ class ClassGaussians(nn.Module):
             shares[k] = len(rows) / len(features)
         return {"rest": centres, "spread": spread, "shares": shares}
 
-    def move(self, cells: Sequence[int], drift: Drift) -> None:
-        """Let cells follow a drift of the features. Diagonals stay: they only bound the rest."""
-        for cell in cells:
+    def move(self, drift: Drift) -> None:
+        """Compensate all cells for a drift of the features. Diagonals stay the same."""
+        self.derived = None
+        for cell in range(len(self)):
             self.means[cell] = drift.points(self.means[cell])
             if self.storage == "covariance":
                 self.spread[cell] = drift.covariance(self.spread[cell])
@@ -153,17 +150,25 @@ class ClassGaussians(nn.Module):
         within = (spread * shares).sum(1)
         return around.mT @ around + torch.diag_embed(within)
 
-    def rows(self) -> Iterator[Tensor]:
-        """All that is kept, a row for each cell."""
-        yield from self.buffers()
+    def discriminant(self, shrinkage: float, ridge: float) -> Discriminant:
+        """The Gaussian classifier of all cells, made on first use after a change."""
+        if self.derived is None:
+            self.derived = Discriminant(self.means, self.covariances(), shrinkage, ridge)
+        return self.derived
+
+    def stored_classes(self, cells: Cells, task: int) -> "StoredClasses":
+        """The classes of a task, whose cells are these."""
+        own = (cells.task == task).nonzero()[:, 0]
+        variances = self.covariances(own.tolist()).diagonal(dim1=1, dim2=2)
+        return StoredClasses(cells.label[own], self.means[own], variances.sum(1).sqrt())
 
     def sampler(self, classes: Tensor | None = None, jitter: float = 0.0) -> "GaussianSampler":
         """Draws pseudo-features; made once for many draws, since it holds the factors.
 
         Args:
             classes: (M,) class of each cell, to name it in an error; default: its number.
-            jitter: variance that every direction gets more, as a share of the mean variance of
-                the cell. It is never stored, so it does not add up; for `covariance` alone.
+            jitter: added to the variance of every direction, as a share of the mean variance of
+                the cell. Jitter is never stored, so it does not add up; for `covariance` only.
         """
         return GaussianSampler(self, classes, jitter)
 
@@ -176,9 +181,9 @@ class GaussianSampler:
     ) -> None:
         self.of = gaussians
         self.classes = range(len(gaussians)) if classes is None else classes.tolist()
-        for rows in gaussians.rows():
-            self._refuse(~rows.flatten(1).isfinite().all(1), "has numbers that are not finite")
-        if gaussians.storage in ("covariance", "pooled"):
+        for rows in gaussians.buffers():
+            self._refuse(~rows.flatten(1).isfinite().all(1), "has non-finite values")
+        if gaussians.storage == "covariance":
             covariances = gaussians.covariances()
             if jitter:
                 mean_variance = covariances.diagonal(dim1=1, dim2=2).mean(1)  # (M,)
@@ -200,12 +205,11 @@ class GaussianSampler:
         return lower
 
     def _refuse(self, wrong: Tensor, what: str, first: int = 0) -> None:
-        """Say which class is the first of those (m,) that are wrong, the cells from `first` on."""
+        """Raise if a cell is wrong; `wrong` (m,) are the cells from `first` on."""
         if wrong.any():
             label = self.classes[first + int(wrong.nonzero()[0, 0])]
             raise UserError(
-                f"What is kept of class {label} is no Gaussian: it {what}. The features it was "
-                "made of were hardly finite: train again with a smaller `lr`."
+                f"The stored Gaussian of class {label} {what}. Train again with a smaller `lr`."
             )
 
     def draw(self, per_cell: int) -> tuple[Tensor, Tensor]:
@@ -214,7 +218,7 @@ class GaussianSampler:
         check_room(2 * len(g) * per_cell * g.dim, f"{per_cell:,} pseudo-features of each class")
         cells = torch.arange(len(g), device=g.means.device).repeat_interleave(per_cell)
         noise = torch.randn(len(g), per_cell, g.dim, device=g.means.device)
-        if g.storage in ("covariance", "pooled"):
+        if g.storage == "covariance":
             drawn = g.means[:, None] + noise @ self.factor.mT
         elif g.storage == "variance":
             drawn = g.means[:, None] + noise * g.spread.sqrt()[:, None]
@@ -229,25 +233,18 @@ class GaussianSampler:
 
 
 class StoredClasses(NamedTuple):
-    """The classes of a task, as a learner remembers them."""
+    """The stored statistics of the classes of a task."""
 
     labels: Tensor  # (C,)
     means: Tensor  # (C, D)
     spreads: Tensor  # (C,) root of the variance summed over dimensions
 
     def distances(self, features: Tensor, labels: Tensor) -> Tensor:
-        """How far each stored mean is from that of today's features, in spreads of its class, (C,).
+        """Distance of each stored mean to that of today's features, in spreads of its class, (C,).
 
         Args:
-            features: (N, D) of the images that were learned, as they are now.
+            features: (N, D) today's features of the learned images.
             labels: (N,) their classes.
         """
         now = torch.stack([features[labels == label].mean(0) for label in self.labels])
         return (self.means - now).norm(dim=1) / self.spreads
-
-
-def stored_classes(gaussians: ClassGaussians, cells: Cells, task: int) -> StoredClasses:
-    """Those of one task."""
-    own = (cells.task == task).nonzero()[:, 0]
-    variances = gaussians.covariances(own.tolist()).diagonal(dim1=1, dim2=2)
-    return StoredClasses(cells.label[own], gaussians.means[own], variances.sum(1).sqrt())

@@ -1,13 +1,12 @@
 """Parameters and buffers that grow as tasks arrive, and still save and load by name."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from hashprompt.errors import UserError, shortened
-from hashprompt.parts.precision import exact
 
 MAX_INTEGER = 2**40  # counts of images, class ids and the like are far below
 
@@ -22,25 +21,6 @@ def grow_buffer(module: nn.Module, name: str, rows: Tensor) -> None:
     """Append rows to a buffer."""
     old = getattr(module, name)
     setattr(module, name, torch.cat((old, rows.to(old))))
-
-
-def regrouped(tensor: Tensor, groups: Sequence[Sequence[int]], weights: Tensor) -> Tensor:
-    """One row for each group of rows: a single row as it is, several as their weighted mean.
-
-    Args:
-        tensor: (M, …).
-        groups: G of them.
-        weights: (M,) of the rows.
-    """
-
-    def row(group: Sequence[int]) -> Tensor:
-        if len(group) == 1:
-            return tensor[group[0]]
-        shares = exact(weights[list(group)])
-        mean = torch.tensordot(shares / shares.sum(), exact(tensor[list(group)]), 1)
-        return mean.to(tensor)
-
-    return torch.stack([row(group) for group in groups])
 
 
 class UnfitState(UserError):  # noqa: N818 (a finding about a state)

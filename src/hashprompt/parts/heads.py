@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hashprompt.parts.growing import grow_parameter, regrouped
+from hashprompt.parts.growing import grow_parameter
+from hashprompt.parts.precision import exact
 
 
 class GrowingLinear(nn.Module):
@@ -28,15 +29,35 @@ class GrowingLinear(nn.Module):
         grow_parameter(self, "weight", rows)
         grow_parameter(self, "bias", torch.zeros(new))
 
+    def restarted(self, outputs: int) -> "GrowingLinear":
+        """A fresh head with `outputs` rows (never fewer than there are)."""
+        fresh = GrowingLinear(self.weight.shape[1])
+        fresh.grow(max(len(self.bias), outputs))
+        return fresh
+
+    def mask(self, outputs: Sequence[int] | None) -> Tensor:
+        """(C,) bool, true for these outputs; None: for all."""
+        chosen = range(len(self.bias)) if outputs is None else outputs
+        return output_mask(chosen, len(self.bias)).to(self.bias.device)
+
     def regroup(self, groups: Sequence[Sequence[int]], weights: Tensor) -> None:
-        """One output for each group of outputs, as `regrouped` does it with weights (C,)."""
+        """One output for each group of outputs: their mean with weights (C,)."""
         for name in ("weight", "bias"):
-            rows = regrouped(getattr(self, name).detach(), groups, weights)
-            setattr(self, name, nn.Parameter(rows))
+            old = getattr(self, name).detach()
+            rows = [weighted_mean(old[list(group)], weights[list(group)]) for group in groups]
+            setattr(self, name, nn.Parameter(torch.stack(rows)))
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, D) -> (B, C)."""
         return F.linear(features, self.weight, self.bias)
+
+
+def weighted_mean(rows: Tensor, weights: Tensor) -> Tensor:
+    """Mean of rows (n, …) with weights (n,); a single row stays as it is."""
+    if len(rows) == 1:
+        return rows[0]
+    shares = exact(weights)
+    return torch.tensordot(shares / shares.sum(), exact(rows), 1).to(rows)
 
 
 class TaskIdentityHead(nn.Module):

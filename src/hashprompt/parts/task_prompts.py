@@ -14,11 +14,14 @@ from hashprompt.parts.slots import TaskSlots
 class Switches(Protocol):
     """Options for the two leaks of the public code."""
 
-    @property
-    def legacy_kv_layout(self) -> bool: ...
+    legacy_kv_layout: bool
+    batchwise_prompt: bool
 
-    @property
-    def batchwise_prompt(self) -> bool: ...
+
+class KeyOptions(Switches, Protocol):
+    """The same, and the weight of pulling keys towards images."""
+
+    pull: float
 
 
 class TaskPrompts(TaskSlots):
@@ -93,6 +96,17 @@ class KeyedPrompts(nn.Module):
         """Start the prompt, as a copy of the last one, and the key of a new task."""
         self.prompts.add()
         self.keys.add(copy_last=False)
+
+    def choose(
+        self, query: Tensor, training: bool, options: KeyOptions
+    ) -> tuple[dict[int, Tensor], dict[str, Tensor], Tensor | None]:
+        """Prefixes by block, losses, and the chosen task (B,), for frozen features (B, D).
+
+        In training the task is known, and only its key is pulled towards its images.
+        """
+        task = None if training else self.nearest(query, options)
+        losses = {"pull": -options.pull * self.pull(query)} if training else {}
+        return self.prompts.prefixes(task, len(query), options), losses, task
 
     def nearest(self, query: Tensor, switches: Switches) -> Tensor:
         """The task (B,) whose key is nearest to each frozen feature (B, D)."""

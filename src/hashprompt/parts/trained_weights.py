@@ -36,6 +36,11 @@ class Snapshot(nn.Module):
         for name in self.names:
             setattr(self, stored_name(name), values[name].detach().clone())
 
+    def clear(self) -> None:
+        """Drop the values."""
+        for name, value in self.tensors().items():
+            setattr(self, stored_name(name), value[:0])
+
     def tensors(self) -> dict[str, Tensor]:
         """The values by name."""
         return {name: getattr(self, stored_name(name)) for name in self.names}

@@ -4,26 +4,30 @@ Zhou et al., IJCV 2024, first published as ADAM. The adapted ViT knows the data,
 not narrowed to the first task: both describe an image, and what they say is compared as one vector.
 """
 
+import math
+from functools import partial
+from typing import Any, Literal
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.aper.config import AperConfig
-from hashprompt.methods.aper.deep_tokens import DeepTokens
 from hashprompt.methods.base import Phase, Prediction, TaskView
 from hashprompt.methods.frames.first_session import ADAPTER_DROPOUT, FirstSession
 from hashprompt.parts.adapters import Adapters
 from hashprompt.parts.cosine import Prototypes, cosine
 from hashprompt.parts.ssf import ScaleShift
 
+Start = Literal["zero", "xavier_uniform"]
 
-class Aper(FirstSession):
+
+class Aper(FirstSession[AperConfig]):
     """Prototypes of plain and adapted features."""
 
     keeps = (*FirstSession.keeps, "adapted.")
     stores = "prompts: adapted; head: prototypes.sums; statistics: prototypes.counts"
-    config: AperConfig
-    adapted: Adapters | ScaleShift | DeepTokens
+    adapted: "Adapters | ScaleShift | DeepTokens"
 
     def __init__(self, config: AperConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -52,3 +56,35 @@ class Aper(FirstSession):
         # φ = [f; f_θ] is normalised as a whole: the longer of the two counts more.
         both = torch.cat((plain, self.features(images)), dim=1)
         return Prediction(cosine(both, self.prototypes.means()))
+
+
+# VPT-Deep: every block has its own extra tokens, which are dropped after it.
+
+
+class DeepTokens(nn.Module):
+    """p tokens for each block, the same for all images.
+
+    Args:
+        backbone: its depth and width matter.
+        length: p.
+        start: zero, where the tokens of a block have equal gradients and so stay equal, or VPT's
+            uniform values, by which they differ.
+    """
+
+    def __init__(self, backbone: Backbone, length: int, start: Start = "zero") -> None:
+        super().__init__()
+        self.tokens = nn.Parameter(torch.zeros(backbone.depth, length, backbone.dim))
+        if start == "xavier_uniform":
+            patches: Any = backbone.vit.patch_embed
+            inputs = 3 * math.prod(patches.patch_size)  # what a patch is made of
+            bound = math.sqrt(6 / (inputs + backbone.dim))
+            nn.init.uniform_(self.tokens, -bound, bound)
+
+    def inject(self) -> Injection:
+        """What the backbone is given."""
+
+        def of_block(tokens: Tensor, x: Tensor) -> Tensor:
+            return tokens.to(x.dtype).expand(len(x), -1, -1)
+
+        each = {index: partial(of_block, own) for index, own in enumerate(self.tokens)}
+        return Injection(tokens=each, keep_tokens=False)

@@ -33,5 +33,5 @@ class AveragedPromptConfig(MethodConfig):
     drift_views: kinds.CountOrZero = 0
     statistics: kinds.Storage = "covariance"
     rank: kinds.Count = 16
-    shrinkage: kinds.Shrinkage = 0.95
-    ridge: kinds.Ridge = 0.3
+    shrinkage: kinds.Share = 0.95
+    ridge: kinds.Positive = 0.3

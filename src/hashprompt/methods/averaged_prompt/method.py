@@ -26,25 +26,24 @@ from hashprompt.methods.base import (
     Prediction,
     TaskView,
     blocks_of,
+    training_phase,
 )
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.cut_mix import cut_mix
 from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.drift import Drift
-from hashprompt.parts.gaussians import StoredClasses, stored_classes
+from hashprompt.parts.gaussians import ClassGaussians, StoredClasses
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
-from hashprompt.parts.pooled_gaussians import PooledGaussians, make_gaussians
 
 HEAD_LR_SCALE = 0.1  # learning rate of the head over that of the prompt
 CLIP = 1.0  # largest gradient norm
 
 
-class AveragedPrompt(Method):
+class AveragedPrompt(Method[AveragedPromptConfig]):
     """One prompt averaged over tasks, drift compensation, a discriminant, one pass."""
 
     stores = "prompts: prompt average; statistics: gaussians"
     keeps = ("cells.",)
-    config: AveragedPromptConfig
 
     def __init__(self, config: AveragedPromptConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -59,8 +58,7 @@ class AveragedPrompt(Method):
         self.before: Tensor = nn.Buffer(torch.zeros(0, backbone.dim))
         self.head = GrowingLinear(backbone.dim)  # trains the prompt, and answers nothing
         self.cells = Cells()
-        self.gaussians = make_gaussians(backbone.dim, config.statistics, config.rank)
-        self._discriminant: Discriminant | None = None  # of the Gaussians, made on first use
+        self.gaussians = ClassGaussians(backbone.dim, config.statistics, config.rank)
 
     @property
     def asks_plain(self) -> bool:
@@ -90,7 +88,6 @@ class AveragedPrompt(Method):
 
     def begin_task(self, task: TaskView) -> None:
         self.cells.add(task.index, task.classes)
-        self.cells.to(self.device)
         self.head.grow(self.cells.classes)
 
     def phases(self, task: TaskView) -> list[Phase]:
@@ -116,20 +113,10 @@ class AveragedPrompt(Method):
         lr = config.lr * config.batch_size / 256
         if not len(self.average):
             lr *= config.first_lr_scale
-        return Phase(
-            "train",
-            step=step,
-            groups=[
-                # The order decides the last bit of the gradient norm, and so all later digits.
-                ParamGroup(tuple(self.head.parameters()), lr * HEAD_LR_SCALE),
-                ParamGroup((self.prompt,), lr),
-            ],
-            epochs=config.epochs,
-            batch_size=config.batch_size,
-            schedule=config.schedule,
-            clip=CLIP,
-            seed_key="wtp",
-        )
+        prompt = ParamGroup([self.prompt], lr)
+        head = ParamGroup(self.head.parameters(), lr * HEAD_LR_SCALE)
+        # The order decides the last bit of the gradient norm, and so all later digits.
+        return training_phase(config, step, head, prompt, clip=CLIP, seed_key="wtp")
 
     @torch.no_grad()
     def update_average(self, task: TaskView) -> None:
@@ -144,11 +131,6 @@ class AveragedPrompt(Method):
         """Append the Gaussians of the classes of the task."""
         self.gaussians.add(self.features_of(task), task.labels, task.classes)
 
-    def end_task(self, task: TaskView) -> None:
-        self._discriminant = None
-        if isinstance(self.gaussians, PooledGaussians) and self.config.drift != "none":
-            self.gaussians.merge()  # all classes move alike
-
     # Drift compensation. -------------------------------------------------------------------
 
     def remember(self, task: TaskView) -> None:
@@ -158,7 +140,7 @@ class AveragedPrompt(Method):
         """Move the Gaussians of all old classes as the features of the new images have moved."""
         ridge = self.config.drift_ridge if self.config.drift == "affine" else torch.inf
         drift = Drift(self.before, self.views(task).to(self.device), ridge)
-        self.gaussians.move(range(len(self.gaussians)), drift)
+        self.gaussians.move(drift)
         self.before = self.before[:0]
 
     def views(self, task: TaskView) -> Tensor:
@@ -174,14 +156,7 @@ class AveragedPrompt(Method):
     # Answers. ------------------------------------------------------------------------------
 
     def discriminant(self) -> Discriminant:
-        if self._discriminant is None:
-            self._discriminant = Discriminant(
-                self.gaussians.means,
-                self.gaussians.covariances(),
-                shrinkage=self.config.shrinkage,
-                ridge=self.config.ridge,
-            )
-        return self._discriminant
+        return self.gaussians.discriminant(self.config.shrinkage, self.config.ridge)
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         features = plain if plain is not None and self.asks_plain else self.features(images)
@@ -190,7 +165,7 @@ class AveragedPrompt(Method):
         return Prediction(self.cells.to_classes(scores), task, features=features)
 
     def stored_classes(self, task: int) -> StoredClasses:
-        return stored_classes(self.gaussians, self.cells, task)
+        return self.gaussians.stored_classes(self.cells, task)
 
     def current_features(self, images: Tensor, task: int) -> Tensor:
         return self.features(images)

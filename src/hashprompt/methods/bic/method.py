@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Phase, TaskView
 from hashprompt.methods.bic.config import BiCConfig
-from hashprompt.methods.frames.rehearsal import Rehearsal, with_kept
+from hashprompt.methods.frames.rehearsal import Rehearsal, with_stored
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import exact
 from hashprompt.parts.trained_weights import Snapshot
@@ -25,7 +25,7 @@ from hashprompt.parts.trained_weights import Snapshot
 DECAY = 1e-4
 
 
-class BiC(Rehearsal):
+class BiC(Rehearsal[BiCConfig]):
     """(1 − λ)·CE + λ·KD, λ the share of old classes; the teacher is the corrected learner before.
 
     In the memory the first images of each class are the held-out ones: when it loses places, the
@@ -34,7 +34,6 @@ class BiC(Rehearsal):
 
     stores = "backbone: teacher; head: correction"
     copies = Rehearsal.copies + 1  # the teacher
-    config: BiCConfig
 
     def __init__(self, config: BiCConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -72,8 +71,8 @@ class BiC(Rehearsal):
 
     def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         trained = _others(self._validation(task), len(self.memory))
-        kept = self.memory.draw(self.config.replays(len(batch.labels)), trained)
-        images, labels, _ = with_kept(batch, kept, task)
+        stored = self.memory.draw(self.config.replays(len(batch.labels)), trained)
+        images, labels = with_stored(batch, stored, task)
         logits = self.logits(images)
         ce = self.cross_entropy(logits, labels, task)
         if not self.teacher.taken:

@@ -17,7 +17,7 @@ class CAdaConfig(MethodConfig):
         orthogonality: δ, weight of the overlap of new with old hidden units
     """
 
-    epochs: kinds.Epochs = 20
+    epochs: kinds.Count = 20
     lr: kinds.Positive = 1e-3
     schedule: kinds.Schedule = "cosine"
     attention_width: kinds.Count = 40

@@ -11,14 +11,15 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.backbone.vit import Edit
-from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, Prediction, TaskView
+from hashprompt.methods import base
+from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.c_ada.config import CAdaConfig
 from hashprompt.parts.adapters import branches
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 from hashprompt.parts.slots import TaskSlots, uniform
 
 
-class CAda(Method):
+class CAda(base.Method[CAdaConfig]):
     """Continual adapters, read behind a scale and a shift that the first task learns."""
 
     keeps = (
@@ -27,7 +28,6 @@ class CAda(Method):
         *(f"{n}.{m}.frozen" for n in ("attn", "mlp") for m in ("down", "up")),
     )
     stores = "prompts: scale shift attn mlp"
-    config: CAdaConfig
 
     def __init__(self, config: CAdaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -57,21 +57,10 @@ class CAda(Method):
 
     def phases(self, task: TaskView) -> list[Phase]:
         first = [self.scale, self.shift] if task.index == 0 else []
-        trained = (
-            *first,
-            *self.attn.current(),
-            *self.mlp.current(),
-            *self.head.parameters(),  # without decay, rows of absent classes stay as they are
-        )
-        train = Phase(
-            "train",
-            step=lambda batch: self._step(batch, task),
-            groups=[ParamGroup(trained, self.config.lr)],
-            epochs=self.config.epochs,
-            batch_size=self.config.batch_size,
-            schedule=self.config.schedule,
-        )
-        return [train]
+        # Without weight decay, so head rows of absent classes stay as they are.
+        trained = (*first, *self.attn.current(), *self.mlp.current(), *self.head.parameters())
+        group = ParamGroup(trained, self.config.lr)
+        return [base.training_phase(self.config, lambda batch: self._step(batch, task), group)]
 
     def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         logits = self.logits(batch.inputs)

@@ -24,5 +24,5 @@ class Co2LConfig(RehearsalConfig):
     relation_temperature: kinds.Positive = 0.2
     teacher_temperature: kinds.Positive = 0.01
     distill_weight: kinds.NonNegative = 1.0
-    classifier_epochs: kinds.Epochs = 5
+    classifier_epochs: kinds.Count = 5
     classifier_lr: kinds.Positive = 0.1

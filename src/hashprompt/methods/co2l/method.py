@@ -15,16 +15,14 @@ from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, ParamGroup, Phase, TaskView
 from hashprompt.methods.co2l.config import Co2LConfig
 from hashprompt.methods.frames.rehearsal import Rehearsal
-from hashprompt.parts.heads import GrowingLinear
 from hashprompt.parts.trained_weights import Snapshot
 
 
-class Co2L(Rehearsal):
+class Co2L(Rehearsal[Co2LConfig]):
     """Features are learned without the classifier, which is learned anew after each task."""
 
     stores = "backbone: teacher projector"
     copies = Rehearsal.copies + 1  # the teacher
-    config: Co2LConfig
 
     def __init__(self, config: Co2LConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -39,9 +37,7 @@ class Co2L(Rehearsal):
     def begin_task(self, task: TaskView) -> None:
         if len(self.head.bias):
             self.teacher.take(self._learner())
-        outputs = max(len(self.head.bias), max(task.classes) + 1)
-        self.head = GrowingLinear(self.backbone.dim)
-        self.head.grow(outputs)
+        self.head = self.head.restarted(max(task.classes) + 1)
 
     def phases(self, task: TaskView) -> list[Phase]:
         (train,) = super().phases(task)
@@ -79,17 +75,15 @@ class Co2L(Rehearsal):
             tasks = torch.cat((tasks, kept.tasks.repeat(2)))
         projected, new = self.projected(images), torch.arange(len(labels)) < len(batch.inputs)
         cells = labels + len(self.head.bias) * tasks  # a class in another domain is another group
-        contrast = asymmetric_contrast(
-            projected, cells, new.to(cells.device), self.config.temperature
-        )
+        anchors, config = new.to(cells.device), self.config
+        contrast = asymmetric_contrast(projected, cells, anchors, config.temperature)
         if not self.teacher.taken:
             return {"contrast": contrast}
         with torch.no_grad():
             before = self.projected(images, self.teacher.tensors())
-        change = relation_change(
-            projected, before, self.config.relation_temperature, self.config.teacher_temperature
-        )
-        return {"contrast": contrast, "relations": self.config.distill_weight * change}
+        temperatures = config.relation_temperature, config.teacher_temperature
+        change = relation_change(projected, before, *temperatures)
+        return {"contrast": contrast, "relations": config.distill_weight * change}
 
     # Classifier. ---------------------------------------------------------------------------
 

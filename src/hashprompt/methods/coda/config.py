@@ -16,9 +16,9 @@ class CodaConfig(TuningConfig):
         orthogonality: μ, weight of the orthogonality penalty
     """
 
-    epochs: kinds.Epochs = 20
+    epochs: kinds.Count = 20
     lr: kinds.Positive = 1e-3
-    scale_lr: kinds.ScaleLR = False
+    scale_lr: bool = False
     schedule: kinds.Schedule = "coda"
     clip: kinds.Clip = None
     layers: kinds.Layers = (1, 2, 3, 4, 5)

@@ -16,12 +16,11 @@ from hashprompt.parts.orthogonal import OrthogonalSlots, orthogonality_penalty
 TINY = 1e-12
 
 
-class Coda(PromptTuning):
+class Coda(PromptTuning[CodaConfig]):
     """p = Σ_m a_m P_m with a_m = cos(q ⊙ A_m, K_m), for every prompted block."""
 
     keeps = ("components.frozen", "keys.frozen", "attention.frozen")
     stores = "prompts: components; routers: keys attention"
-    config: CodaConfig
 
     def __init__(self, config: CodaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -38,17 +37,14 @@ class Coda(PromptTuning):
 
     def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
         components, keys = self.components.joined(), self.keys.joined()
-        attention = self.attention.joined()
+        attention, losses = self.attention.joined(), {}
         weights = component_weights(query, attention, keys)
-        prefix = torch.einsum("bgm,gmkld->bgkld", weights, components)
-        losses = {}
+        prefix = torch.einsum("bgm,gmkld->bgkld", weights, components).unbind(1)
         if training and self.config.orthogonality:
             all_vectors = (keys, attention, components.flatten(2))
             penalty = torch.stack([orthogonality_penalty(v) for v in all_vectors]).sum()
             losses["orthogonality"] = self.config.orthogonality * penalty
-        return PromptOutput(
-            Injection(prefix=dict(zip(self.blocks, prefix.unbind(1), strict=True))), losses
-        )
+        return PromptOutput(Injection(prefix=dict(zip(self.blocks, prefix, strict=True))), losses)
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.components.current, self.keys.current, self.attention.current]

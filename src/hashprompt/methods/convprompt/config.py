@@ -16,7 +16,7 @@ class ConvPromptConfig(TuningConfig):
         stability: λ, weight of the L1 distance of shared parameters from their values before
     """
 
-    epochs: kinds.Epochs = 10
+    epochs: kinds.Count = 10
     lr: kinds.Positive = 0.005
     schedule: kinds.Schedule = "cosine"
     layers: kinds.Layers = (1, 2, 3, 4, 5, 6, 7)

@@ -20,7 +20,7 @@ from hashprompt.parts.slots import TaskSlots, uniform
 from hashprompt.parts.trained_weights import Snapshot
 
 
-class ConvPrompt(PromptTuning):
+class ConvPrompt(PromptTuning[ConvPromptConfig]):
     """Prompt of a block: Σ_j cos(g(x), key_j) · (kernel_j * shared), and that of the block before.
 
     x is the class token as it enters the block, g a projection that all blocks and tasks share.
@@ -29,7 +29,6 @@ class ConvPrompt(PromptTuning):
     needs_query = False
     keeps = ("kernels.frozen", "biases.frozen", "keys.frozen")
     stores = "prompts: shared kernels biases before; routers: keys projection"
-    config: ConvPromptConfig
 
     def __init__(self, config: ConvPromptConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)

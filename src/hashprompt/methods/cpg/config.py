@@ -32,11 +32,11 @@ class CPGConfig(ChosenExperts):
     """
 
     batch_size: kinds.BatchSize = 360
-    epochs: kinds.Epochs = 10
+    epochs: kinds.Count = 10
     repeats: kinds.Count = 10
     lr: kinds.Positive = 0.01
     milestones: tuple[int, ...] = (5, 8)
-    weight_decay: kinds.WeightDecay = 5e-5
+    weight_decay: kinds.NonNegative = 5e-5
     experts: Annotated[kinds.Count, Field(ge=3)] = 36
     prompt_length: kinds.PromptLength = 4
     top_k: kinds.Count = 4

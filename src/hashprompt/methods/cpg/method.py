@@ -15,7 +15,8 @@ from scipy.ndimage import gaussian_filter1d
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, Prediction, TaskView
+from hashprompt.methods import base
+from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.cpg.config import CPGConfig
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 from hashprompt.parts.precision import exact
@@ -33,12 +34,11 @@ class Encoding(NamedTuple):
     weights: Tensor  # (B, blocks, N) of the experts, zero where not chosen
 
 
-class CPG(Method):
+class CPG(base.Method[CPGConfig]):
     """Gated experts in every block, updated in the null space of old tasks."""
 
     stores = "prompts: experts; routers: gates; statistics: query_gram weight_gram"
     keeps = ("head.",)
-    config: CPGConfig
 
     def __init__(self, config: CPGConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -91,12 +91,11 @@ class CPG(Method):
             epoch = 1 + step // config.repeats
             return 0.1 ** sum(epoch >= milestone for milestone in config.milestones)
 
-        train = Phase(
-            "train",
-            step=lambda batch: self._step(batch, task),
-            groups=[ParamGroup(tuple(self.parameters()), config.lr, config.weight_decay)],
+        train = base.training_phase(
+            config,
+            lambda batch: self._step(batch, task),
+            ParamGroup(self.parameters(), config.lr, config.weight_decay),
             epochs=config.epochs * config.repeats,
-            batch_size=config.batch_size,
             schedule=tenths,
             update=lambda _: self._in_null_space(old_rows=min(task.classes)),
         )

@@ -28,12 +28,12 @@ class CPromptConfig(TuningConfig):
     """
 
     batch_size: kinds.BatchSize = 16
-    epochs: kinds.Epochs = 18
+    epochs: kinds.Count = 18
     lr: kinds.Positive = 0.01
-    scale_lr: kinds.ScaleLR = False
+    scale_lr: bool = False
     schedule: kinds.Schedule = "cosine"
     optimizer: kinds.Optimizer = "sgd"
-    weight_decay: kinds.WeightDecay = 5e-4
+    weight_decay: kinds.NonNegative = 5e-4
     clip: kinds.Clip = None
     layers: tuple[int, ...] = (1, 6)
     prompt_length: kinds.PromptLength = 50

@@ -14,25 +14,21 @@ from torch import Tensor
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Method, Phase, Prediction, TaskView, blocks_of
 from hashprompt.methods.cprompt.config import CPromptConfig
-from hashprompt.methods.frames.prompt_tuning import training_phase
+from hashprompt.methods.frames.prompt_tuning import tuning_phase
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.cosine import cosine
 from hashprompt.parts.orthogonal import orthogonal_to
 from hashprompt.parts.slots import ClassRows, TaskClassifiers, TaskSlots, uniform
 
 
-class CPrompt(Method):
+class CPrompt(Method[CPromptConfig]):
     """Task prompts found by class keys, with a classifier for each task."""
 
     keeps = (
-        "cells.",
-        "prompts.frozen",
-        "keys.frozen",
-        "classifiers.weight.frozen",
-        "classifiers.bias.frozen",
+        *("cells.", "prompts.frozen", "keys.frozen"),
+        *("classifiers.weight.frozen", "classifiers.bias.frozen"),
     )
     stores = "routers: keys; head: classifiers"
-    config: CPromptConfig
 
     def __init__(self, config: CPromptConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -55,20 +51,9 @@ class CPrompt(Method):
         self.auxiliary.add(count)
 
     def phases(self, task: TaskView) -> list[Phase]:
-        heads = [
-            rows.current
-            for classifier in (self.classifiers, self.auxiliary)
-            for rows in (classifier.weight, classifier.bias)
-        ]
-        return [
-            training_phase(
-                self.config,
-                lambda batch: self._step(batch, task),
-                [self.prompts.current, self.keys.current],
-                heads,
-                self.config.weight_decay,
-            )
-        ]
+        prompts = [self.prompts.current, self.keys.current]
+        heads = [*self.classifiers.current(), *self.auxiliary.current()]
+        return [tuning_phase(self.config, lambda batch: self._step(batch, task), prompts, heads)]
 
     def end_task(self, task: TaskView) -> None:
         self.auxiliary = TaskClassifiers(self.backbone.dim).to(self.device)  # no longer needed
@@ -94,14 +79,11 @@ class CPrompt(Method):
         now = torch.full_like(cell, task.index)
         features = self.features(tokens, now)
         losses = {"auxiliary": F.cross_entropy(self.auxiliary(features), local)}
-        if task.index and self.config.consistency:
-            ccl = classifier_consistency(
-                self.classifiers(features),
-                self.cells.task,
-                self.config.smoothing,
-                self.config.margin,
-            )
-            losses["ccl"] = self.config.consistency * ccl
+        config = self.config
+        if task.index and config.consistency:
+            every, tasks = self.classifiers(features), self.cells.task
+            ccl = classifier_consistency(every, tasks, config.smoothing, config.margin)
+            losses["ccl"] = config.consistency * ccl
         losses["keys"] = F.cross_entropy(self.key_scores(tokens), cell)
         drawn = torch.randint(task.index + 1, cell.shape, device=cell.device)
         logits = self.classifiers(self.features(tokens, drawn))[:, in_task]

@@ -14,10 +14,8 @@ from hashprompt.methods.derpp.config import DERppConfig
 from hashprompt.methods.frames.rehearsal import Rehearsal, offer
 
 
-class DERpp(Rehearsal):
+class DERpp(Rehearsal[DERppConfig]):
     """CE(x, y) + α·MSE(z(x'), z') + β·CE(x'', y''), with x' and x'' drawn from a reservoir."""
-
-    config: DERppConfig
 
     def phases(self, task: TaskView) -> list[Phase]:
         (train,) = super().phases(task)

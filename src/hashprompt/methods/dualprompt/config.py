@@ -19,7 +19,7 @@ class DualPromptConfig(KeyedConfig):
         general_length: keys (and values) of the general prompt
     """
 
-    legacy_kv_layout: kinds.LegacyLayout = False
+    legacy_kv_layout: bool = False
     layers: tuple[int, ...] = (3, 4, 5)
     prompt_length: kinds.PromptLength = 20
     general_layers: tuple[int, ...] = (1, 2)

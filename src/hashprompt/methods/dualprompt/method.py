@@ -15,7 +15,7 @@ from hashprompt.parts.slots import between
 from hashprompt.parts.task_prompts import KeyedPrompts
 
 
-class DualPrompt(PromptTuning):
+class DualPrompt(PromptTuning[DualPromptConfig]):
     """Expert prompts e_t with keys k_t, and a general prompt g that every task goes on training.
 
     As g changes, the features of earlier tasks drift: that is the method.
@@ -23,7 +23,6 @@ class DualPrompt(PromptTuning):
 
     keeps = ("experts.prompts.frozen", "experts.keys.frozen")
     stores = "prompts: experts.prompts general; routers: experts.keys"
-    config: DualPromptConfig
 
     def __init__(self, config: DualPromptConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -39,11 +38,7 @@ class DualPrompt(PromptTuning):
         self.experts.add()
 
     def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
-        config, experts = self.config, self.experts
-        # In training the task is known, and only its own key is drawn to its images.
-        task = None if training else experts.nearest(query, config)
-        losses = {"pull": -config.pull * experts.pull(query)} if training else {}
-        expert = experts.prompts.prefixes(task, len(tokens), config)
+        expert, losses, task = self.experts.choose(query, training, self.config)
         shared = self.general.expand(len(tokens), -1, -1, -1, -1)
         # The public code mixes up keys and values of the expert prompts only.
         general = prefixes(shared, self.general_blocks, public_layout=False)

@@ -24,7 +24,7 @@ class DyToxConfig(RehearsalConfig):
     clip: kinds.Clip = None
     keep_cls: bool = True
     divergence: kinds.NonNegative = 0.1
-    finetuning_epochs: kinds.Epochs = 20
+    finetuning_epochs: kinds.Count = 20
     finetuning_lr: kinds.Positive = 2.5e-5
 
     def finetuning_rate(self) -> float:

@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods import base
 from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, TaskView
 from hashprompt.methods.dytox.config import DyToxConfig
-from hashprompt.methods.frames.rehearsal import Rehearsal, with_kept
+from hashprompt.methods.frames.rehearsal import Rehearsal, with_stored
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.growing import grow_parameter
 from hashprompt.parts.heads import GrowingLinear, distillation
@@ -24,7 +25,7 @@ from hashprompt.parts.memory import herding_order
 from hashprompt.parts.trained_weights import Snapshot
 
 
-class DyTox(Rehearsal):
+class DyTox(Rehearsal[DyToxConfig]):
     """(1 − λ) BCE + λ KD + divergence; then the same images of all classes for all but the encoder.
 
     A head answers the classes of its task, a cell each. The best cell of a class speaks for it:
@@ -35,7 +36,6 @@ class DyTox(Rehearsal):
         "backbone: teacher; prompts: tokens; head: norm_scale norm_shift divergence divergence_norm"
     )
     copies = 4  # and the teacher
-    config: DyToxConfig
 
     def __init__(self, config: DyToxConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)  # a row of its head is a cell
@@ -112,24 +112,20 @@ class DyTox(Rehearsal):
         block = f"blocks.{self.tab.start}."
         tab = [value for name, value in self.vit.tensors().items() if name.startswith(block)]
         rate = self.config.finetuning_rate()
-        finetune = Phase(
-            "finetune",
-            step=lambda batch: self.finetuning_losses(batch, task),
-            groups=[
-                ParamGroup(tuple(tab), rate),
-                ParamGroup(tuple(heads), rate * self.config.head_lr_scale),
-            ],
+        finetune = base.training_phase(
+            self.config,
+            lambda batch: self.finetuning_losses(batch, task),
+            ParamGroup(tab, rate),
+            ParamGroup(heads, rate * self.config.head_lr_scale),
+            name="finetune",
             epochs=self.config.finetuning_epochs,
-            draw=self.draw,
-            optimizer=self.config.optimizer,
-            schedule=self.config.schedule,
-            clip=self.config.clip,
+            draw=self.memory_batches,
         )
         return [train, keep, finetune]
 
     def losses(self, batch: Batch, task: TaskView) -> Losses:
         kept = self.memory.draw(self.config.replays(len(batch.labels)))
-        images, labels, _ = with_kept(batch, kept, task)
+        images, labels = with_stored(batch, kept, task)
         network = self.with_old_heads_frozen()
         embeddings = self.embeddings(images, network)
         cells = self.answers(embeddings, network)
@@ -170,11 +166,6 @@ class DyTox(Rehearsal):
         features = task.map(lambda images: self.embeddings(images, network).flatten(1))
         order = herding_order(features, task.labels)
         self.memory.keep(task.labels, task.raw, task.index, order)
-
-    def draw(self) -> list[Batch]:
-        """All rows of the memory; their pixels are looked up in the step."""
-        order = torch.randperm(len(self.memory)).to(self.memory.labels.device)
-        return [Batch(r, self.memory.labels[r]) for r in order.split(self.config.batch_size)]
 
     def finetuning_losses(self, batch: Batch, task: TaskView) -> Losses:
         images, network = task.see(self.memory.rows(batch.inputs).images), self.network()

@@ -19,9 +19,9 @@ class EaseConfig(MethodConfig):
     """
 
     batch_size: kinds.BatchSize = 48
-    epochs: kinds.Epochs = 20
+    epochs: kinds.Count = 20
     lr: kinds.Positive = 0.025
-    weight_decay: kinds.WeightDecay = 5e-4
+    weight_decay: kinds.NonNegative = 5e-4
     schedule: kinds.Schedule = "cosine"
     adapter_width: kinds.Count = 64
     alpha: kinds.NonNegative = 0.1

@@ -7,12 +7,15 @@ When a class comes back in another domain it gets prototypes of that domain as w
 of classes below holds for cells, (task, class) pairs, and the best cell of a class speaks for it.
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, Prediction, TaskView
+from hashprompt.methods import base
+from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.ease.config import EaseConfig
 from hashprompt.parts.adapters import TaskAdapters, beside_mlps, branches
 from hashprompt.parts.cells import Cells
@@ -22,12 +25,11 @@ SCALE = 0.1  # of what the adapters add
 DROPOUT = 0.1  # of their hidden units, while they are trained
 
 
-class Ease(Method):
+class Ease(base.Method[EaseConfig]):
     """Expandable subspaces: one of every task, before them that of plain features if β > 0."""
 
     keeps = ("adapters.down.frozen", "adapters.up.frozen", "cells")
     stores = "prompts: adapters; head: prototypes"
-    config: EaseConfig
 
     def __init__(self, config: EaseConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -45,17 +47,10 @@ class Ease(Method):
         self.session_head.grow(len(task.classes))
 
     def phases(self, task: TaskView) -> list[Phase]:
-        config = self.config
         trained = (*self.adapters.current(), *self.session_head.parameters())
-        train = Phase(
-            "train",
-            step=lambda batch: self._step(batch, task),
-            groups=[ParamGroup(trained, config.lr, config.weight_decay)],
-            epochs=config.epochs,
-            batch_size=config.batch_size,
-            optimizer="sgd",
-            schedule=config.schedule,
-        )
+        group = ParamGroup(trained, self.config.lr, self.config.weight_decay)
+        step = partial(self._step, task=task)
+        train = base.training_phase(self.config, step, group, optimizer="sgd")
         return [train, Phase("prototypes", work=lambda: self._learn_prototypes(task))]
 
     def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:

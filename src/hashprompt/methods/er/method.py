@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 
 from hashprompt.methods.base import Batch, Losses, Phase, StepRecord, TaskView
+from hashprompt.methods.er.config import ERConfig
 from hashprompt.methods.frames.rehearsal import Rehearsal
 
 
-class ER(Rehearsal):
+class ER(Rehearsal[ERConfig]):
     """Cross-entropy over all classes, of new images and of as many from a reservoir."""
 
     def phases(self, task: TaskView) -> list[Phase]:

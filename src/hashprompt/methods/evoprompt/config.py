@@ -19,9 +19,9 @@ class EvoPromptConfig(TuningConfig):
     """
 
     batch_size: kinds.BatchSize = 64
-    epochs: kinds.Epochs = 20
+    epochs: kinds.Count = 20
     lr: kinds.Positive = 0.005
-    scale_lr: kinds.ScaleLR = False
+    scale_lr: bool = False
     layers: kinds.Layers = None
     prompt_length: kinds.PromptLength = 5
     hidden: kinds.Count = 16

@@ -20,13 +20,9 @@ from hashprompt.parts.cells import Cells
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import exact
 from hashprompt.parts.slots import uniform
-
-# Buffers that are empty between tasks: attributions to the task, and the memory before it.
-# What is known during a task alone, with the number of its axes.
-OF_ONE_TASK = {"fresh_hidden": 2, "fresh_output": 2, "reference_inner": 3, "reference_outer": 3}
+from hashprompt.parts.trained_weights import Snapshot
 
 TINY = 1e-9
-REMEMBERED = ("prototypes", "known_hidden", "known_output")  # of all tasks
 
 
 class PromptMemory(nn.Module):
@@ -51,49 +47,38 @@ class PromptMemory(nn.Module):
         return hidden, torch.einsum("bkh,koh->bko", hidden, self.outer)
 
 
-class EvoPrompt(PromptTuning):
+class EvoPrompt(PromptTuning[EvoPromptConfig]):
     """Prompts written by a memory that evolves from task to task."""
 
     keeps = ("cells.", "prototypes")
     stores = "prompts: memory; statistics: prototypes known_hidden known_output"
-    config: EvoPromptConfig
 
     def __init__(self, config: EvoPromptConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         if backbone.dim % config.subspace:
             raise UserError(f"subspace={config.subspace} must divide the width {backbone.dim}.")
         self.blocks = blocks_of(config.layers, backbone)
-        self.memory = PromptMemory(
-            len(self.blocks), config.hidden, config.prompt_length, backbone.dim
-        )
+        length, dim = config.prompt_length, backbone.dim
+        self.memory = PromptMemory(len(self.blocks), config.hidden, length, dim)
+        self.reference = Snapshot(dict(self.memory.named_parameters()))  # before the task
         self.cells = Cells()
-        # (M, D) mean plain feature of every cell
-        self.prototypes: Tensor = nn.Buffer(torch.zeros(0, backbone.dim))
-        # How much each node matters to the tasks before, (K, H) and (K, L·D).
+        # (M, D) mean frozen feature of every cell
+        self.prototypes: Tensor = nn.Buffer(torch.zeros(0, dim))
+        # Attributions: how much each node matters to earlier tasks, (K, H) and (K, L·D).
         inner, outer = self.memory.inner.detach(), self.memory.outer.detach()
         self.known_hidden: Tensor = nn.Buffer(torch.zeros_like(inner[..., 0]))
         self.known_output: Tensor = nn.Buffer(torch.zeros_like(outer[..., 0]))
-        for name, axes in OF_ONE_TASK.items():
-            self.register_buffer(name, torch.zeros([0] * axes))
-        self.fresh_hidden: Tensor
-        self.fresh_output: Tensor
-        self.reference_inner: Tensor
-        self.reference_outer: Tensor
 
     def begin_task(self, task: TaskView) -> None:
         self.cells.add(task.index, task.classes)
         self.head.grow(len(self.cells.task))
-        self.reference_inner = self.memory.inner.detach().clone()
-        self.reference_outer = self.memory.outer.detach().clone()
+        self.reference.take(dict(self.memory.named_parameters()))
 
     def phases(self, task: TaskView) -> list[Phase]:
-        align = [Phase("align", work=self._align)] if task.index else []
         return [
             Phase("prototypes", work=lambda: self._compose_head(task)),
             *super().phases(task),
-            Phase("attribution", work=lambda: self._attribute(task)),
-            *align,
-            Phase("fuse", work=lambda: self._fuse(first=task.index == 0)),
+            Phase("fuse", work=lambda: self._update_memory(task)),
         ]
 
     # Training and prediction. --------------------------------------------------------------
@@ -136,60 +121,60 @@ class EvoPrompt(PromptTuning):
         new = torch.stack([features[task.labels == label].mean(0) for label in task.classes])
         if old:
             rows = self.head.weight
-            composed = compose(
-                new.to(rows),
-                old=self.prototypes,
-                rows=rows[:old],
-                subspace=self.config.subspace,
-                temperature=self.config.temperature,
-            )
-            rows[old:] = composed
+            config, known = self.config, (self.prototypes, rows[:old])
+            rows[old:] = compose(new.to(rows), *known, config.subspace, config.temperature)
         grow_buffer(self, "prototypes", new)
 
-    def _attribute(self, task: TaskView) -> None:
-        """Mean activation of every node over the training images that are classified rightly."""
+    def _update_memory(self, task: TaskView) -> None:
+        """A memory between reference and working one; attributions of all tasks are stored."""
+        hidden, output = self.attributions(task)
+        if task.index:
+            self.align(hidden, output)
+            self.fuse(hidden, output)
+        self.known_hidden = torch.maximum(hidden, self.known_hidden)
+        self.known_output = torch.maximum(output, self.known_output)
+        self.reference.clear()
 
-        def look(images: Tensor) -> Tensor:
+    @torch.no_grad()
+    def attributions(self, task: TaskView) -> tuple[Tensor, Tensor]:
+        """Mean activation of hidden (K, H) and output nodes (K, L·D) over correct answers."""
+
+        def query_and_answer(images: Tensor) -> Tensor:
             tokens = self.backbone.embed(images)
             query = self.query(tokens)
             answer = self._classify(tokens, query).argmax(1, keepdim=True)
             return torch.cat((query.float(), answer), 1)
 
-        seen = task.map(look)
-        query, right = seen[:, :-1], seen[:, -1] == task.labels
-        # No image right: no node matters to this task.
-        count = right.sum().clamp(min=1)
+        found = task.map(query_and_answer)
+        query, correct = found[:, :-1], found[:, -1] == task.labels
         totals = [torch.zeros_like(self.known_hidden), torch.zeros_like(self.known_output)]
-        with torch.no_grad():
-            for part in query[right].split(64):
-                for total, nodes in zip(totals, self.memory(part), strict=True):
-                    total += nodes.relu().sum(0)
-        self.fresh_hidden, self.fresh_output = (total / count for total in totals)
+        for part in query[correct].split(64):
+            for total, nodes in zip(totals, self.memory(part), strict=True):
+                total += nodes.relu().sum(0)
+        count = correct.sum().clamp(min=1)  # without a correct answer no node matters
+        return totals[0] / count, totals[1] / count
 
     @torch.no_grad()
-    def _align(self) -> None:
-        """The working memory and its attributions, rearranged to fit the reference."""
-        memory = self.memory
+    def align(self, hidden: Tensor, output: Tensor) -> None:
+        """Rearrange the working memory and its attributions, in place, to fit the reference."""
+        memory, reference = self.memory, self.reference.tensors()
         for k in range(len(self.blocks)):
             inner, outer = memory.inner[k].clone(), memory.outer[k].clone()
-            hidden, output = plans(inner, outer, self.reference_inner[k], self.reference_outer[k])
-            memory.inner[k] = hidden.T @ inner
-            memory.outer[k] = output.T @ outer @ hidden
-            self.fresh_hidden[k] = self.fresh_hidden[k] @ hidden
-            self.fresh_output[k] = self.fresh_output[k] @ output
+            inner_plan, outer_plan = plans(
+                inner, outer, reference["inner"][k], reference["outer"][k]
+            )
+            memory.inner[k] = inner_plan.T @ inner
+            memory.outer[k] = outer_plan.T @ outer @ inner_plan
+            hidden[k] = hidden[k] @ inner_plan
+            output[k] = output[k] @ outer_plan
 
     @torch.no_grad()
-    def _fuse(self, first: bool) -> None:
-        """A memory between reference and working one; what mattered so far is remembered."""
-        inner, outer, share = self.memory.inner, self.memory.outer, self.config.fusion
-        hidden = self.fresh_hidden, self.known_hidden
-        output = self.fresh_output, self.known_output
-        if not first:
-            inner.copy_(fuse(self.reference_inner, inner, *hidden, share))
-            outer.copy_(fuse(self.reference_outer, outer, *output, share))
-        self.known_hidden, self.known_output = torch.maximum(*hidden), torch.maximum(*output)
-        for name, axes in OF_ONE_TASK.items():
-            setattr(self, name, torch.zeros([0] * axes, device=self.device))
+    def fuse(self, hidden: Tensor, output: Tensor) -> None:
+        """Average reference and working memory node by node."""
+        reference, share = self.reference.tensors(), self.config.fusion
+        inner, outer = self.memory.inner, self.memory.outer
+        inner.copy_(fused(reference["inner"], inner, hidden, self.known_hidden, share))
+        outer.copy_(fused(reference["outer"], outer, output, self.known_output, share))
 
 
 def compose(new: Tensor, old: Tensor, rows: Tensor, subspace: int, temperature: float) -> Tensor:
@@ -264,7 +249,7 @@ def min_max(values: Tensor) -> Tensor:
     return (values - low) / (high - low).clamp(min=TINY)
 
 
-def fuse(reference: Tensor, working: Tensor, fresh: Tensor, known: Tensor, share: float) -> Tensor:
+def fused(reference: Tensor, working: Tensor, fresh: Tensor, known: Tensor, share: float) -> Tensor:
     """θ = θ_ref + w ⊙ (θ − θ_ref), with w = α + α · (fresh − known) for each node.
 
     Args:

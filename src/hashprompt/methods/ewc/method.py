@@ -13,12 +13,11 @@ from hashprompt.methods.frames.full_finetuning import FullFinetuning
 from hashprompt.parts.trained_weights import Snapshot
 
 
-class EWC(FullFinetuning):
+class EWC(FullFinetuning[EWCConfig]):
     """Cross-entropy over the classes of the task + (λ/2) Σ F (θ − θ*)²."""
 
     stores = "statistics: fisher; backbone: anchor"
     copies = 6  # and F, θ*, and θ − θ* in each step
-    config: EWCConfig
 
     def __init__(self, config: EWCConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)

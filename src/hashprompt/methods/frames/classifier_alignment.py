@@ -1,14 +1,14 @@
 """A network trained on each task, and a head of all classes aligned with pseudo-features.
 
-The raw head goes on learning; a copy of it is aligned after each task and gives the answers. A
-member of this family says what is trained, and what happens to the pseudo-features.
+The raw head is trained on; a copy of it is aligned after each task and used for predictions. A
+method of this frame defines what is trained, and how pseudo-features are changed.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,60 +17,99 @@ from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.frames.full_finetuning import FullFinetuning
 from hashprompt.methods.frames.options import AlignedConfig
-from hashprompt.parts.alignment import shuffled_batches
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.gaussians import (
-    ClassGaussians,
-    GaussianSampler,
-    StoredClasses,
-    stored_classes,
-)
-from hashprompt.parts.heads import GrowingLinear, output_mask
+from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler, StoredClasses
+from hashprompt.parts.heads import GrowingLinear
 
 
-class AlignedTuning(FullFinetuning):
+def alignment_phase(
+    name: str,
+    gaussians: ClassGaussians,
+    classes: Tensor,
+    group: ParamGroup,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    *,
+    samples: int,
+    epochs: int,
+    target: Tensor | None = None,
+    shaped: Callable[[Tensor, Tensor], Tensor] = lambda features, _: features,
+    jitter: float = 0.0,
+    batch_size: int | None = None,
+    batches: int | None = None,
+    **changes: Any,
+) -> Phase:
+    """Training of a head on pseudo-features of the Gaussians of all classes seen.
+
+    Args:
+        classes: (M,) class of each Gaussian.
+        loss: of pseudo-features (B, D) and their targets (B,).
+        samples: pseudo-features of each Gaussian in an epoch.
+        target: (M,) label of each Gaussian; default: its class.
+        shaped: changes pseudo-features (B, D) of cells (B,).
+        jitter: see `ClassGaussians.sampler`.
+        batch_size: default: samples.
+        batches: of an epoch; default: all pseudo-features.
+        changes: fields of the phase other than SGD with a cosine.
+    """
+    target, size = classes if target is None else target, batch_size or samples
+
+    @cache  # one factorisation for all epochs, made on first use, when the statistics are there
+    def sampler() -> GaussianSampler:
+        return gaussians.sampler(classes, jitter)
+
+    def draw() -> list[Batch]:
+        features, cells = sampler().draw(samples)
+        features = shaped(features, cells)
+        order = torch.randperm(len(cells), device=features.device)
+        rows = order[: None if batches is None else batches * size].split(size)
+        return [Batch(features[r], target[cells[r]]) for r in rows]
+
+    def step(batch: Batch) -> dict[str, Tensor]:
+        return {name: loss(batch.inputs, batch.labels)}
+
+    own = {"optimizer": "sgd", "schedule": "cosine", **changes}
+    return Phase(name, step=step, groups=[group], epochs=epochs, draw=draw, **own)
+
+
+C = TypeVar("C", bound=AlignedConfig)
+
+
+class AlignedTuning(FullFinetuning[C]):
     """Training on the task, Gaussians of its classes, alignment of a copy of the head."""
 
     keeps: tuple[str, ...] = ("cells.",)
     stores = "head: aligned; statistics: gaussians"
     align_first: ClassVar[bool] = False  # whether there is anything to align after one task
-    jitter: float = 0.0  # of pseudo-features, see `ClassGaussians.sampler`
-    config: AlignedConfig
 
-    def __init__(self, config: AlignedConfig, backbone: Backbone) -> None:
+    def __init__(self, config: C, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.cells = Cells()
         self.gaussians = ClassGaussians(backbone.dim, "covariance")
         self.aligned = GrowingLinear(backbone.dim)
 
-    # What a member of the family adds. -----------------------------------------------------
+    # Defined by each method. ---------------------------------------------------------------
 
     def shaped(self, features: Tensor, cells: Tensor) -> Tensor:
-        """What the head sees of pseudo-features (B, D) of cells (B,)."""
+        """Input of the head for pseudo-features (B, D) of cells (B,)."""
         return features
 
     def align_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """What alignment minimises, of logits (B, C) of pseudo-features."""
+        """Loss of alignment, of logits (B, C) of pseudo-features."""
         raise NotImplementedError
 
-    def align_batch(self) -> int:
-        """Pseudo-features of a step."""
-        return self.config.align_samples
+    def align_options(self) -> dict[str, Any]:
+        """Arguments of `alignment_phase` that differ."""
+        return {}
 
     # The frame. ----------------------------------------------------------------------------
 
-    def allowed(self, classes: tuple[int, ...]) -> Tensor:
-        """Outputs of the head that are these classes, (C,) bool."""
-        return output_mask(classes, len(self.head.bias)).to(self.device)
-
     def begin_task(self, task: TaskView) -> None:
         self.cells.add(task.index, task.classes)
-        self.cells.to(self.device)
         self.head.grow(self.cells.classes)
         self.aligned.grow(self.cells.classes)
 
     def phases(self, task: TaskView) -> list[Phase]:
-        train = replace(super().phases(task)[0], update=rows_alone(self.head, task.classes))
+        train = replace(super().phases(task)[0], update=keep_other_rows(self.head, task.classes))
         describe = Phase("statistics", work=lambda: self.describe(task))
         aligns = task.index > 0 or self.align_first
         return [train, describe, *([self.alignment()] if aligns else [])]
@@ -84,33 +123,21 @@ class AlignedTuning(FullFinetuning):
 
     def alignment(self) -> Phase:
         """Training of the copy on pseudo-features of all cells."""
-        config, labels = self.config, self.cells.label
-
-        @cache  # the factors serve all epochs; made on first use, when the statistics are there
-        def sampler() -> GaussianSampler:
-            return self.gaussians.sampler(labels, self.jitter)
-
-        def draw() -> list[Batch]:
-            features, cells = sampler().draw(config.align_samples)
-            features = self.shaped(features, cells)
-            return [
-                Batch(*rows)
-                for rows in shuffled_batches(features, labels[cells], self.align_batch())
-            ]
-
-        parameters = tuple(self.aligned.parameters())
-        return Phase(
+        config = self.config
+        return alignment_phase(
             "align",
-            step=lambda b: {"align": self.align_loss(self.aligned(b.inputs), b.labels)},
-            groups=[ParamGroup(parameters, config.align_lr, config.align_weight_decay)],
+            self.gaussians,
+            self.cells.label,
+            ParamGroup(self.aligned.parameters(), config.align_lr, config.align_weight_decay),
+            lambda features, labels: self.align_loss(self.aligned(features), labels),
+            shaped=self.shaped,
+            samples=config.align_samples,
             epochs=config.align_epochs,
-            draw=draw,
-            optimizer="sgd",
-            schedule="cosine",
+            **self.align_options(),
         )
 
     def stored_classes(self, task: int) -> StoredClasses:
-        return stored_classes(self.gaussians, self.cells, task)
+        return self.gaussians.stored_classes(self.cells, task)
 
     def current_features(self, images: Tensor, task: int) -> Tensor:
         return self.features(images)
@@ -119,14 +146,14 @@ class AlignedTuning(FullFinetuning):
         return Prediction(self.aligned(self.features(images)))
 
 
-def rows_alone(head: GrowingLinear, classes: tuple[int, ...]) -> Callable[[Any], Any]:
-    """For `Phase.update`: steps that leave the other rows of a head, which decay would change."""
+def keep_other_rows(head: GrowingLinear, classes: tuple[int, ...]) -> Callable[[Any], Any]:
+    """For `Phase.update`: steps that do not change other rows of a head, as decay would."""
 
     @contextmanager
     def around(_: Any) -> Iterator[None]:
         before = [parameter.detach().clone() for parameter in head.parameters()]
         yield
-        others = ~output_mask(classes, len(head.bias)).to(head.bias.device)
+        others = ~head.mask(classes)
         with torch.no_grad():
             for parameter, old in zip(head.parameters(), before, strict=True):
                 parameter[others] = old[others]

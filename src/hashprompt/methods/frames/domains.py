@@ -1,7 +1,9 @@
-"""A token prompt of its own for every domain, found by the nearest centroid.
+"""A separate token prompt for every domain, found by the nearest centroid.
 
-The frame of S-Prompts and PINA, which differ in the classifier on top.
+The frame of S-Prompts and PINA, which differ in the classifier.
 """
+
+from typing import TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,28 +11,29 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Method, Phase, Prediction, TaskView
 from hashprompt.methods.frames.options import DomainConfig
-from hashprompt.methods.frames.prompt_tuning import training_phase
+from hashprompt.methods.frames.prompt_tuning import tuning_phase
 from hashprompt.parts.centroids import Centroids
 from hashprompt.parts.slots import TaskSlots, uniform
 
+C = TypeVar("C", bound=DomainConfig)
 
-class DomainPrompts(Method):
-    """One prompt per domain, trained on that domain alone and frozen afterwards."""
+
+class DomainPrompts(Method[C]):
+    """One prompt per domain, trained on that domain only and frozen afterwards."""
 
     keeps: tuple[str, ...] = ("prompts.frozen", "selector.")
     stores = "routers: selector"
-    config: DomainConfig
 
-    def __init__(self, config: DomainConfig, backbone: Backbone) -> None:
+    def __init__(self, config: C, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         dim = backbone.dim
         self.prompts = TaskSlots((config.prompt_length, dim), uniform(dim**-0.5))
         self.selector = Centroids(config.centroids, dim, config.distance)
 
-    # What a member of the family adds. -----------------------------------------------------
+    # Defined by each method. ---------------------------------------------------------------
 
     def logits(self, tokens: Tensor, domain: Tensor | None) -> Tensor:
-        """Scores of all classes (B, C) with what belongs to the domains (B,) of the images.
+        """Scores of all classes (B, C) with the prompts and heads of the domains (B,) of images.
 
         Args:
             tokens: (B, N, D) embedded images.
@@ -39,19 +42,19 @@ class DomainPrompts(Method):
         raise NotImplementedError
 
     def head_parameters(self, task: TaskView) -> list[nn.Parameter]:
-        """What is trained at the head's rate."""
+        """Parameters with the learning rate of the head."""
         raise NotImplementedError
 
     def prompt_parameters(self) -> list[nn.Parameter]:
-        """What is trained at the prompt's rate."""
+        """Parameters with the learning rate of the prompt."""
         return [self.prompts.current]
 
     def weight_decay(self, task: TaskView) -> float:
-        """Of everything that is trained on the task."""
+        """Weight decay on the task."""
         return self.config.weight_decay
 
     def describe_task(self, task: TaskView) -> Tensor:
-        """Features (N, D) of the training images, to find the domain's centroids."""
+        """Features (N, D) of the training images, for the domain's centroids."""
         return task.features()
 
     def describe(self, images: Tensor, plain: Tensor | None) -> Tensor:
@@ -64,14 +67,9 @@ class DomainPrompts(Method):
         self.prompts.add(copy_last=False)
 
     def phases(self, task: TaskView) -> list[Phase]:
+        prompts, head = self.prompt_parameters(), self.head_parameters(task)
         return [
-            training_phase(
-                self.config,
-                self._step,
-                self.prompt_parameters(),
-                self.head_parameters(task),
-                self.weight_decay(task),
-            ),
+            tuning_phase(self.config, self._step, prompts, head, self.weight_decay(task)),
             Phase("centroids", work=lambda: self.selector.add(self.describe_task(task))),
         ]
 

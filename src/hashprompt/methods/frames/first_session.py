@@ -1,15 +1,16 @@
-"""The backbone adapts to the first task and is frozen then: the frame of first-task adaptation.
+"""The backbone adapts to the first task and is frozen afterwards: first-task adaptation.
 
-A member of this family says what adapts, and what it reads off the adapted features of every task.
+A method of this frame defines what adapts, and how it uses the adapted features of every task.
 """
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import Batch, Method, ParamGroup, Phase, TaskView, learning_rate_factor
+from hashprompt.methods import base
+from hashprompt.methods.base import Batch, ParamGroup, Phase, TaskView
 from hashprompt.methods.frames.options import FirstSessionConfig
 from hashprompt.methods.kinds import Optimizer
 from hashprompt.parts.cosine import CosineHead
@@ -18,33 +19,35 @@ from hashprompt.parts.heads import GrowingLinear
 ADAPTER_DROPOUT = 0.1  # of hidden units, while adapters are trained
 
 
-class FirstSession(Method):
-    """What adapts and a head of its own, trained on the first task by cross-entropy."""
+C = TypeVar("C", bound=FirstSessionConfig)
+
+
+class FirstSession(base.Method[C]):
+    """The adaptation and a separate head, trained on the first task by cross-entropy."""
 
     keeps: tuple[str, ...] = ("session_head.weight",)
     head: ClassVar[type[CosineHead | GrowingLinear]] = CosineHead
     optimizer: ClassVar[Optimizer] = "sgd"
-    config: FirstSessionConfig
 
-    def __init__(self, config: FirstSessionConfig, backbone: Backbone) -> None:
+    def __init__(self, config: C, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         if self.adapts:
-            self.session_head = self.head(backbone.dim)  # read in the first session only
+            self.session_head = self.head(backbone.dim)  # used in the first session only
 
-    # What a member of the family adds. -----------------------------------------------------
+    # Defined by each method. ---------------------------------------------------------------
 
     @property
     def adapts(self) -> bool:
-        """Whether there is a first session at all."""
+        """Whether there is a first session."""
         return True
 
     def inject(self, training: bool) -> Injection:
-        """What adapts the backbone, in its training or afterwards."""
+        """The adaptation of the backbone, in its training or afterwards."""
         raise NotImplementedError
 
     def rate_factor(self, epoch: float, epochs: float) -> float:
-        """The rate of an epoch over the first one's."""
-        return learning_rate_factor("cosine", epoch, epochs)
+        """The learning rate of an epoch over that of the first."""
+        return base.learning_rate_factor("cosine", epoch, epochs)
 
     # The frame. ----------------------------------------------------------------------------
 
@@ -53,18 +56,18 @@ class FirstSession(Method):
             self.session_head.grow(max(task.classes) + 1)
 
     def phases(self, task: TaskView) -> list[Phase]:
-        """The first session, if this is its task; a member adds what it does with every task."""
-        config = self.config
-        adapt = Phase(
-            "adapt",
-            step=self._step,
-            groups=[ParamGroup(tuple(self.parameters()), config.lr, config.weight_decay)],
-            epochs=config.epochs,
-            batch_size=config.batch_size,
+        """The first session, if this is its task; a method adds its phases of every task."""
+        if not self.adapts or task.index:
+            return []
+        adapt = base.training_phase(
+            self.config,
+            self._step,
+            ParamGroup(self.parameters(), self.config.lr, self.config.weight_decay),
+            name="adapt",
             optimizer=self.optimizer,
             schedule=self.rate_factor,
         )
-        return [adapt] if self.adapts and task.index == 0 else []
+        return [adapt]
 
     def _step(self, batch: Batch) -> dict[str, Tensor]:
         logits = self.session_head(self.features(batch.inputs, training=True))

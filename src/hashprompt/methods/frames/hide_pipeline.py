@@ -5,96 +5,38 @@ Gaussians of the prompted features, and the alignment of the head of all classes
 pseudo-features (TAP). A method of this family only says how it makes its prompts.
 """
 
-from functools import cache
-from typing import Literal
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import (
-    Batch,
-    Losses,
-    Method,
-    ParamGroup,
-    Phase,
-    Prediction,
-    StepResult,
-    TaskView,
-)
-from hashprompt.methods.frames.contrastive import contrastive_identity, contrastive_paper
+from hashprompt.methods import base
+from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, Prediction, TaskView
+from hashprompt.methods.frames.classifier_alignment import alignment_phase
 from hashprompt.methods.frames.options import HeadsConfig, PromptConfig
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.discriminant import Discriminant
-from hashprompt.parts.gaussians import (
-    ClassGaussians,
-    GaussianSampler,
-    StoredClasses,
-    stored_classes,
-)
+from hashprompt.parts.gaussians import ClassGaussians, StoredClasses
 from hashprompt.parts.heads import GrowingLinear, TaskIdentityHead, masked_cross_entropy
-from hashprompt.parts.pooled_gaussians import make_gaussians
+
+C = TypeVar("C", bound=HeadsConfig)
 
 
-def alignment_phase(
-    name: str,
-    head: nn.Module,
-    stats: ClassGaussians,
-    target: Tensor,
-    classes: Tensor,
-    *,
-    samples: int,
-    batches: int,
-    epochs: int,
-    lr: float,
-    optimizer: Literal["adam", "sgd"] = "sgd",
-) -> Phase:
-    """Cross-entropy of a head over all that was seen, on pseudo-features of Gaussians.
-
-    Args:
-        target: (M,) what the head should answer for each Gaussian.
-        classes: (M,) class of each Gaussian, to name it in an error.
-        samples: drawn from each Gaussian in an epoch, and rows of a batch.
-        batches: of an epoch (fewer than the draw would fill: as many as there are old classes).
-    """
-
-    @cache  # the factors serve all epochs; made on first use, when the statistics are there
-    def sampler() -> GaussianSampler:
-        return stats.sampler(classes)
-
-    def draw() -> list[Batch]:
-        features, cells = sampler().draw(samples)
-        order = torch.randperm(len(cells), device=features.device)
-        rows = order[: batches * samples].split(samples)
-        return [Batch(features[r], target[cells[r]]) for r in rows]
-
-    return Phase(
-        name,
-        step=lambda batch: {name: F.cross_entropy(head(batch.inputs), batch.labels)},
-        groups=[ParamGroup(tuple(head.parameters()), lr)],
-        epochs=epochs,
-        draw=draw,
-        optimizer=optimizer,
-        schedule="cosine",
-    )
-
-
-class Pipeline(Method):
+class Pipeline(base.Method[C]):
     """The pipeline without prompts: task inference, statistics and head on frozen features."""
 
     keeps: tuple[str, ...] = ("cells.", "plain_stats.")
     stores = "statistics: plain_stats"
-    config: HeadsConfig
 
-    def __init__(self, config: HeadsConfig, backbone: Backbone) -> None:
+    def __init__(self, config: C, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.cells = Cells()
         self.head = GrowingLinear(backbone.dim)
-        self.plain_stats = make_gaussians(backbone.dim, config.statistics)
+        self.plain_stats = ClassGaussians(backbone.dim, config.statistics)
         if config.tii == "sgd":
             self.tii = TaskIdentityHead(backbone.dim)
-        self._discriminants: dict[ClassGaussians, Discriminant] = {}  # derived, so never saved
 
     @property
     def final_stats(self) -> ClassGaussians:
@@ -103,7 +45,6 @@ class Pipeline(Method):
 
     def begin_task(self, task: TaskView) -> None:
         self.cells.add(task.index, task.classes)
-        self.cells.to(self.device)
         self.head.grow(self.cells.classes)
         if self.config.tii == "sgd":
             per_task = self.config.tii_target == "task"
@@ -126,7 +67,7 @@ class Pipeline(Method):
         train = Phase(
             "tii",
             step=lambda batch: self.tii_losses(batch, task),
-            groups=[ParamGroup(tuple(self.tii.parameters()), config.tii_lr * scale)],
+            groups=[ParamGroup(self.tii.parameters(), config.tii_lr * scale)],
             epochs=config.tii_epochs,
             batch_size=config.batch_size,
             view="features",
@@ -134,17 +75,16 @@ class Pipeline(Method):
         if task.index == 0:
             return [*phases, train]
         cells = torch.arange(len(self.cells.label), device=self.device)
-        target = self.cells.task if config.tii_target == "task" else cells
         align = alignment_phase(
             "tii-align",
-            self.tii,
             stats,
-            target,
             self.cells.label,
+            ParamGroup(self.tii.parameters(), config.tii_align_lr * scale),
+            lambda features, target: F.cross_entropy(self.tii(features), target),
+            target=self.cells.task if config.tii_target == "task" else cells,
             samples=config.align_samples or config.batch_size,
-            batches=self.old_cells(),
+            batches=self.old_cells(),  # fewer than the pseudo-features would fill
             epochs=config.align_epochs,
-            lr=config.tii_align_lr * scale,
         )
         return [*phases, train, align]
 
@@ -155,23 +95,19 @@ class Pipeline(Method):
             return []
         align = alignment_phase(
             "tap",
-            self.head,
             self.final_stats,
             self.cells.label,
-            self.cells.label,
+            ParamGroup(self.head.parameters(), config.align_lr),
+            lambda features, labels: F.cross_entropy(self.head(features), labels),
             samples=config.align_samples or 5 * config.batch_size,
             batches=batches,
             epochs=config.align_epochs,
-            lr=config.align_lr,
         )
         return [align]
 
     def old_cells(self) -> int:
         """Number of cells of tasks before the last."""
         return int((self.cells.task < self.cells.task.max()).sum())
-
-    def end_task(self, task: TaskView) -> None:
-        self._discriminants = {}
 
     def tii_losses(self, batch: Batch, task: TaskView) -> Losses:
         """Cross-entropy of task inference, over the cells of the task (or over tasks)."""
@@ -206,33 +142,28 @@ class Pipeline(Method):
         return self.cells.to_classes(self.discriminant(self.final_stats).scores(features))
 
     def discriminant(self, stats: ClassGaussians) -> Discriminant:
-        """The classifier read off Gaussians, made on first use after a task."""
-        if stats not in self._discriminants:
-            self._discriminants[stats] = Discriminant(
-                stats.means,
-                stats.covariances(),
-                shrinkage=self.config.shrinkage,
-                ridge=self.config.ridge,
-            )
-        return self._discriminants[stats]
+        """The classifier of Gaussians with the options' regularisation."""
+        return stats.discriminant(self.config.shrinkage, self.config.ridge)
 
     def stored_classes(self, task: int) -> StoredClasses:
-        return stored_classes(self.final_stats, self.cells, task)
+        return self.final_stats.stored_classes(self.cells, task)
 
     def current_features(self, images: Tensor, task: int) -> Tensor:
         return self.backbone(images)
 
 
-class PromptPipeline(Pipeline):
+P = TypeVar("P", bound=PromptConfig)
+
+
+class PromptPipeline(Pipeline[P]):
     """The pipeline with prompts, which are trained together with the head on each task."""
 
     keeps = (*Pipeline.keeps, "prompted_stats.")
     stores = "statistics: prompted_stats"
-    config: PromptConfig
 
-    def __init__(self, config: PromptConfig, backbone: Backbone) -> None:
+    def __init__(self, config: P, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.prompted_stats = make_gaussians(backbone.dim, config.statistics)
+        self.prompted_stats = ClassGaussians(backbone.dim, config.statistics)
 
     @property
     def final_stats(self) -> ClassGaussians:
@@ -264,30 +195,18 @@ class PromptPipeline(Pipeline):
             features = task.map(lambda images: self.prompted(self.backbone.embed(images), None))
             self.prompted_stats.add(features, task.labels, task.classes)
 
-        phases = [
-            *self.inference_phases(task),
-            self.prompt_phase(task),
-            Phase("statistics", work=describe),
-        ]
-        return phases if task.index == 0 else [*phases, *self.head_phases(self.old_cells())]
+        statistics = Phase("statistics", work=describe)
+        heads = self.head_phases(self.old_cells()) if task.index else []
+        return [*self.inference_phases(task), self.prompt_phase(task), statistics, *heads]
 
     def prompt_phase(self, task: TaskView) -> Phase:
         """Training of prompts and head (WTP)."""
         config, lr = self.config, self.config.rate()
-        return Phase(
-            "wtp",
-            step=lambda batch: self.step(batch, task),
-            groups=[
-                ParamGroup(tuple(self.prompt_parameters()), lr),
-                ParamGroup(tuple(self.head.parameters()), lr * config.head_lr_scale),
-            ],
-            epochs=config.epochs,
-            batch_size=config.batch_size,
-            schedule=config.schedule,
-            clip=config.clip,
-        )
+        prompts = ParamGroup(self.prompt_parameters(), lr)
+        head = ParamGroup(self.head.parameters(), lr * config.head_lr_scale)
+        return base.training_phase(config, lambda b: self.step(b, task), prompts, head, name="wtp")
 
-    def step(self, batch: Batch, task: TaskView) -> Losses | StepResult:
+    def step(self, batch: Batch, task: TaskView) -> Losses | base.StepResult:
         features = self.prompted(self.backbone.embed(batch.inputs), None)
         return self.losses(features, batch.labels, task)
 
@@ -317,3 +236,37 @@ class PromptPipeline(Pipeline):
     def current_features(self, images: Tensor, task: int) -> Tensor:
         tokens = self.backbone.embed(images)
         return self.prompted(tokens, torch.full((len(images),), task, device=tokens.device))
+
+
+def contrastive_identity(
+    features: Tensor, old_means: Tensor, same: Tensor, temperature: float = 0.8
+) -> Tensor:
+    """Bounded form: every feature and every old mean is its own only positive.
+
+    Args:
+        features: (B, D) of the batch.
+        old_means: (M, D) of earlier cells, possibly none.
+        same: (B, M) bool, pairs of one class (seen in another domain): they do not repel.
+    """
+    count = len(old_means)
+    rows = torch.cat((old_means.to(features), features))
+    alike = torch.zeros(len(rows), len(rows), dtype=torch.bool, device=rows.device)
+    alike[count:, :count], alike[:count, count:] = same, same.T
+    similarity = (rows @ rows.T / temperature).masked_fill(alike, -torch.inf)
+    return F.cross_entropy(similarity, torch.arange(len(rows), device=rows.device))
+
+
+def contrastive_paper(
+    features: Tensor, old_means: Tensor, same: Tensor, temperature: float = 0.8
+) -> Tensor:
+    """The formula as printed, averaged over features and old classes: mean log(e^{h·μ/τ} / Z(h)).
+
+    Z(h) runs over the batch and the old means. Minimising it pushes features away from old means
+    without bound.
+    """
+    if same.all():  # no old class, or only old domains of the same class
+        return features.new_zeros(())
+    rows = torch.cat((features, old_means.to(features)))
+    alike = F.pad(same, (len(features), 0))
+    log_share = (features @ rows.T / temperature).masked_fill(alike, -torch.inf).log_softmax(1)
+    return log_share[:, len(features) :][~same].mean()

@@ -37,9 +37,9 @@ class HeadsConfig(MethodConfig):
     align: Literal["sgd", "discriminant"] = "sgd"
     align_epochs: kinds.CountOrZero = 30
     align_lr: kinds.Positive = 0.005
-    align_samples: kinds.Samples | None = None
-    shrinkage: kinds.Shrinkage = 0.95
-    ridge: kinds.Ridge = 0.01
+    align_samples: kinds.Count | None = None
+    shrinkage: kinds.Share = 0.95
+    ridge: kinds.Positive = 0.01
 
 
 class PromptConfig(HeadsConfig):
@@ -54,7 +54,7 @@ class PromptConfig(HeadsConfig):
     """
 
     info = MethodInfo(family="prompts")
-    epochs: kinds.Epochs = 50
+    epochs: kinds.Count = 50
     lr: kinds.Positive = 0.03
     head_lr_scale: kinds.Positive = 0.1
     schedule: kinds.Schedule = "step"
@@ -79,8 +79,8 @@ class TaskPromptConfig(PromptConfig):
     main: ClassVar[tuple[str, ...]] = (
         *("batch_size", "epochs", "lr", "layers", "prompt_length", "momentum", "contrastive"),
     )
-    legacy_kv_layout: kinds.LegacyLayout = False
-    batchwise_prompt: kinds.LegacyBatchwise = False
+    legacy_kv_layout: bool = False
+    batchwise_prompt: bool = False
     prompt_length: kinds.PromptLength = 20
     momentum: kinds.Share = 0.01
 
@@ -94,14 +94,14 @@ class TuningConfig(MethodConfig):
     """
 
     info = MethodInfo(family="prompts")
-    epochs: kinds.Epochs = 50
+    epochs: kinds.Count = 50
     lr: kinds.Positive = 0.03
     head_lr_scale: kinds.Positive = 1.0
     schedule: kinds.Schedule = "constant"
     clip: kinds.Clip = 1.0
-    scale_lr: kinds.ScaleLR = True
+    scale_lr: bool = True
     optimizer: kinds.Optimizer = "adam"
-    weight_decay: kinds.WeightDecay = 0.0
+    weight_decay: kinds.NonNegative = 0.0
 
     def rate(self) -> float:
         """The learning rate in use."""
@@ -116,7 +116,7 @@ class KeyedConfig(TuningConfig):
         init_range: bounds of the uniform initial values of prompts and keys
     """
 
-    batchwise_prompt: kinds.LegacyBatchwise = False
+    batchwise_prompt: bool = False
     lr: kinds.Positive = 0.005
     pull: kinds.NonNegative = 1.0
     init_range: tuple[float, float] = (-1.0, 1.0)
@@ -133,12 +133,12 @@ class DomainConfig(TuningConfig):
     """
 
     info = MethodInfo(family="prompts", scenarios=("domain",))
-    epochs: kinds.Epochs = 20
+    epochs: kinds.Count = 20
     lr: kinds.Positive = 0.01
-    scale_lr: kinds.ScaleLR = False
+    scale_lr: bool = False
     optimizer: kinds.Optimizer = "sgd"
     schedule: kinds.Schedule = "cosine"
-    weight_decay: kinds.WeightDecay = 2e-4
+    weight_decay: kinds.NonNegative = 2e-4
     clip: kinds.Clip = None
     prompt_length: kinds.PromptLength = 10
     centroids: kinds.Count = 5
@@ -156,9 +156,9 @@ class FirstSessionConfig(MethodConfig):
 
     info = MethodInfo(family="first-task adaptation")
     batch_size: kinds.BatchSize = 48
-    epochs: kinds.Epochs = 20
+    epochs: kinds.Count = 20
     lr: kinds.Positive = 0.01
-    weight_decay: kinds.WeightDecay = 5e-4
+    weight_decay: kinds.NonNegative = 5e-4
 
 
 class FinetuningConfig(TuningConfig):
@@ -170,7 +170,7 @@ class FinetuningConfig(TuningConfig):
     """
 
     info = MethodInfo(family="regularisation")
-    epochs: kinds.Epochs = 5
+    epochs: kinds.Count = 5
     optimizer: kinds.Optimizer = "sgd"
     trainable: kinds.Trainable = "all"
     last_blocks: kinds.Count = 1
@@ -186,12 +186,12 @@ class AlignedConfig(FinetuningConfig):
     """
 
     info = MethodInfo(family="drift compensation")
-    scale_lr: kinds.ScaleLR = False
+    scale_lr: bool = False
     clip: kinds.Clip = None
-    align_epochs: kinds.Epochs = 5
+    align_epochs: kinds.Count = 5
     align_lr: kinds.Positive = 0.01
-    align_samples: kinds.Samples = 256
-    align_weight_decay: kinds.WeightDecay = 5e-4
+    align_samples: kinds.Count = 256
+    align_weight_decay: kinds.NonNegative = 5e-4
 
 
 class BufferOptions(MethodConfig):

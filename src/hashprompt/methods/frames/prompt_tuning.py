@@ -1,91 +1,79 @@
 """Prompts and one linear head trained together on each task: the frame of the simpler methods.
 
-A member of this family says how an image gets its prompts, and what else is minimised.
+A method of this frame defines how an image gets its prompts, and which losses are added.
 """
 
-from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import (
-    Batch,
-    Losses,
-    Method,
-    ParamGroup,
-    Phase,
-    Prediction,
-    StepResult,
-    TaskView,
-)
+from hashprompt.methods import base
+from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.frames.options import TuningConfig
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 
 
-def training_phase(
+def tuning_phase(
     config: TuningConfig,
-    step: Callable[[Batch], Losses | StepResult],
-    prompts: list[nn.Parameter],
-    head: list[nn.Parameter],
-    weight_decay: float,
+    step: Callable[[Batch], Losses | base.StepResult],
+    prompts: Iterable[nn.Parameter],
+    head: Iterable[nn.Parameter],
+    weight_decay: float | None = None,
+    **changes: Any,
 ) -> Phase:
-    """Training of prompts and head by these options."""
-    rate = config.rate()
-    groups = (
-        ParamGroup(tuple(prompts), rate, weight_decay),
-        ParamGroup(tuple(head), rate * config.head_lr_scale, weight_decay),
-    )
-    return Phase(
-        "train",
-        step=step,
-        groups=groups,
-        epochs=config.epochs,
-        batch_size=config.batch_size,
-        optimizer=config.optimizer,
-        schedule=config.schedule,
-        clip=config.clip,
-    )
+    """Training of prompts and head by these options.
+
+    Args:
+        weight_decay: default: the option.
+        changes: fields of the phase that differ from the options.
+    """
+    rate, decay = config.rate(), config.weight_decay if weight_decay is None else weight_decay
+    groups = ParamGroup(prompts, rate, decay), ParamGroup(head, rate * config.head_lr_scale, decay)
+    return base.training_phase(config, step, *groups, **changes)
 
 
 class PromptOutput(NamedTuple):
-    """What an image gets."""
+    """The prompts of images, and what their choice adds to the loss."""
 
     inject: Injection
-    losses: dict[str, Tensor]  # what is minimised beside the cross-entropy, in training
+    losses: dict[str, Tensor]  # next to the cross-entropy, in training
     task: Tensor | None = None  # (B,) whose prompts were chosen, if that is a choice of a task
 
 
-class PromptTuning(Method):
+C = TypeVar("C", bound=TuningConfig)
+
+
+class PromptTuning(base.Method[C]):
     """Prompts and head trained together, cross-entropy over the classes of the task."""
 
-    needs_query: ClassVar[bool] = True  # whether prompts depend on the plain feature
+    needs_query: ClassVar[bool] = True  # whether prompts depend on the frozen feature
     masked: ClassVar[bool] = True  # whether only the task's own classes compete in training
-    config: TuningConfig
 
-    def __init__(self, config: TuningConfig, backbone: Backbone) -> None:
+    def __init__(self, config: C, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.head = GrowingLinear(backbone.dim)
 
-    # What a member of the family adds. -----------------------------------------------------
+    # Defined by each method. ---------------------------------------------------------------
 
     def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
         """Prompts of images.
 
         Args:
             tokens: (B, N, D) embedded images.
-            query: (B, D) their plain features; (B, 0) when the method does not need them.
+            query: (B, D) their frozen features; (B, 0) when the method does not need them.
             training: images of the current task, whose prompts are trained; else any image.
         """
         raise NotImplementedError
 
     def prompt_parameters(self) -> list[nn.Parameter]:
-        """What is trained at the prompts' rate."""
+        """Parameters with the learning rate of the prompts."""
         raise NotImplementedError
 
     def features(self, tokens: Tensor, inject: Injection) -> Tensor:
-        """What the head reads, (B, D)."""
+        """Input of the head, (B, D)."""
         return self.backbone.encode(tokens, inject)
 
     # The frame. ----------------------------------------------------------------------------
@@ -94,28 +82,19 @@ class PromptTuning(Method):
         self.head.grow(max(task.classes) + 1)
 
     def phases(self, task: TaskView) -> list[Phase]:
-        return [
-            training_phase(
-                self.config,
-                lambda batch: self._step(batch, task),
-                self.prompt_parameters(),
-                list(self.head.parameters()),
-                self.config.weight_decay,
-            )
-        ]
+        prompts, head = self.prompt_parameters(), self.head.parameters()
+        return [tuning_phase(self.config, lambda b: self._step(b, task), prompts, head)]
 
     def query(self, tokens: Tensor) -> Tensor:
-        """Plain features (B, D) of embedded images, without gradients."""
+        """Frozen features (B, D) of embedded images, without gradients."""
         if not self.needs_query:
             return tokens.new_empty(len(tokens), 0)
         with torch.no_grad():
             return self.backbone.encode(tokens)
 
     def allowed(self, task: TaskView) -> Tensor:
-        """Which outputs of the head compete while a task is trained, (C,) bool."""
-        allowed = torch.full_like(self.head.bias, not self.masked, dtype=torch.bool)
-        allowed[list(task.classes)] = True
-        return allowed
+        """Outputs of the head that compete while a task is trained, (C,) bool."""
+        return self.head.mask(task.classes if self.masked else None)
 
     def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         tokens = self.backbone.embed(batch.inputs)
@@ -124,7 +103,7 @@ class PromptTuning(Method):
         return {"ce": masked_cross_entropy(logits, batch.labels, self.allowed(task)), **losses}
 
     def features_of(self, images: Tensor) -> Tensor:
-        """What the head reads of images of any task, (B, D)."""
+        """Input of the head for images of any task, (B, D)."""
         tokens = self.backbone.embed(images)
         inject = self.prompt(tokens, self.query(tokens), training=False).inject
         return self.features(tokens, inject)

@@ -1,4 +1,6 @@
-"""The ViT trained on new images and on kept images of old tasks."""
+"""The ViT trained on new images and on stored images of old tasks."""
+
+from typing import TypeVar
 
 import torch
 
@@ -9,29 +11,33 @@ from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.parts.memory import Memory, StoredImages
 
 
-def with_kept(batch: Batch, kept: StoredImages, task: TaskView) -> Batch:
-    """New images (B, 3, S, S), and behind them kept ones in their train view."""
-    if not len(kept.labels):
+def with_stored(batch: Batch, stored: StoredImages, task: TaskView) -> Batch:
+    """New images (B, 3, S, S), followed by an augmented view of stored ones."""
+    if not len(stored.labels):
         return batch
-    images = torch.cat((batch.inputs, task.see(kept.images)))
-    return Batch(images, torch.cat((batch.labels, kept.labels)))
+    images = torch.cat((batch.inputs, task.see(stored.images)))
+    return Batch(images, torch.cat((batch.labels, stored.labels)))
 
 
-def offer(memory: Memory, seen: StepRecord, task: TaskView) -> None:
+def offer(memory: Memory, record: StepRecord, task: TaskView) -> None:
     """Offer the images of a step, and its outputs, to a memory."""
-    labels, rows = task.labels[seen.rows], seen.rows
-    memory.offer(labels, lambda chosen: task.raw(rows[chosen]), task.index, seen.outputs)
+    labels, rows = task.labels[record.rows], record.rows
+    memory.offer(labels, lambda chosen: task.raw(rows[chosen]), task.index, record.outputs)
 
 
-class Rehearsal(FullFinetuning):
+C = TypeVar("C", bound=RehearsalConfig)
+
+
+class Rehearsal(FullFinetuning[C]):
     """ViT and head with a memory of images, cross-entropy over all classes seen."""
 
     masked = False
-    config: RehearsalConfig
 
-    def __init__(self, config: RehearsalConfig, backbone: Backbone) -> None:
+    def __init__(self, config: C, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.memory = Memory(config.buffer_per_class, config.buffer_total)
 
-    def images_stored(self) -> int:
-        return len(self.memory)
+    def memory_batches(self) -> list[Batch]:
+        """All rows (B,) of the memory in random order; their pixels are read in the step."""
+        order = torch.randperm(len(self.memory)).to(self.memory.labels.device)
+        return [Batch(r, self.memory.labels[r]) for r in order.split(self.config.batch_size)]

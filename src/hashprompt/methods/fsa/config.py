@@ -22,8 +22,8 @@ class FsaConfig(FirstSessionConfig):
 
     adaptation: Literal["full", "film"] = "full"
     batch_size: kinds.BatchSize = 256
-    epochs: kinds.Epochs = 200
+    epochs: kinds.Count = 200
     lr: kinds.Positive = 5e-3
-    weight_decay: kinds.WeightDecay = 0.0
+    weight_decay: kinds.NonNegative = 0.0
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
     ridge: kinds.Positive = 1.0

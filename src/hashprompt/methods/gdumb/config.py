@@ -16,10 +16,10 @@ class GDumbConfig(RehearsalConfig):
     """
 
     batch_size: kinds.BatchSize = 16
-    epochs: kinds.Epochs = 30
+    epochs: kinds.Count = 30
     lr: kinds.Positive = 0.05
-    scale_lr: kinds.ScaleLR = False
+    scale_lr: bool = False
     schedule: kinds.Schedule = "cosine"
     clip: kinds.Clip = 10.0
-    weight_decay: kinds.WeightDecay = 1e-6
+    weight_decay: kinds.NonNegative = 1e-6
     cutmix: kinds.NonNegative = 1.0

@@ -15,43 +15,34 @@ from hashprompt.methods.base import Batch, Phase, TaskView
 from hashprompt.methods.frames.rehearsal import Rehearsal
 from hashprompt.methods.gdumb.config import GDumbConfig
 from hashprompt.parts.cut_mix import cut_mix
-from hashprompt.parts.heads import GrowingLinear
 from hashprompt.parts.memory import Memory
 
 CUTMIX_CHANCE = 0.5
 
 
-class GDumb(Rehearsal):
+class GDumb(Rehearsal[GDumbConfig]):
     """A greedy balanced memory; pretrained weights and a new head fitted to it after each task."""
-
-    config: GDumbConfig
 
     def __init__(self, config: GDumbConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.memory = Memory(config.buffer_per_class, config.buffer_total, "balanced")
 
     def begin_task(self, task: TaskView) -> None:
-        outputs = max(len(self.head.bias), max(task.classes) + 1)
-        self.head = GrowingLinear(self.backbone.dim)
-        self.head.grow(outputs)
+        self.head = self.head.restarted(max(task.classes) + 1)
         if self.config.trainable != "head":
             self.vit.reset(dict(self.backbone.vit.named_parameters()))
 
     def phases(self, task: TaskView) -> list[Phase]:
         (train,) = super().phases(task)
-        fit = replace(train, name="fit", draw=self.draw, step=lambda b: self.fit_step(b, task))
+        fit = replace(
+            train, name="fit", draw=self.memory_batches, step=lambda b: self.fit_step(b, task)
+        )
         return [Phase("collect", work=lambda: self.collect(task)), fit]
 
     def collect(self, task: TaskView) -> None:
         """Offer the images of the task, in random order."""
         order = torch.randperm(len(task.labels)).to(task.labels.device)
         self.memory.offer(task.labels[order], lambda i: task.raw(order[i]), task.index)
-
-    def draw(self) -> list[Batch]:
-        """Rows (B,) of the memory, all of them in random order."""
-        order = torch.randperm(len(self.memory)).to(self.memory.labels.device)
-        rows = order.split(self.config.batch_size)
-        return [Batch(each, self.memory.labels[each]) for each in rows]
 
     def fit_step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         images, labels = task.see(self.memory.images[batch.inputs]), batch.labels

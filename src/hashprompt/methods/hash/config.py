@@ -8,8 +8,6 @@ from hashprompt.methods import kinds
 from hashprompt.methods.frames.options import PromptConfig
 from hashprompt.methods.registry import register
 
-Modulation = Literal["piecewise", "inverse", "exponential"]
-Penalty = Literal["stepwise", "logarithmic", "polynomial"]
 RouterInit = Literal["uniform", "linear", "orthogonal"]
 
 
@@ -65,13 +63,13 @@ class HashConfig(PromptConfig):
     router_init: RouterInit = "uniform"
     router_next: Literal["copy", "fresh"] = "copy"
     hdr: bool = True
-    penalty: Penalty = "stepwise"
+    penalty: Literal["stepwise", "logarithmic", "polynomial"] = "stepwise"
     delta: kinds.NonNegative = 0.4
     penalty_exponent: kinds.Positive = 1.5
     penalty_on: Literal["score", "select"] = "score"
     infer_penalty: Literal["task", "none", "current"] = "task"
     hgm: bool = True
-    modulation: Modulation = "piecewise"
+    modulation: Literal["piecewise", "inverse", "exponential"] = "piecewise"
     alpha: Annotated[float, Field(gt=0, le=1)] = 0.1
     hgm_mode: Literal["update", "grad", "sgd"] = "update"
     protected: kinds.Count = 2

@@ -1,9 +1,9 @@
-"""How often each expert was used, and what follows from it: penalties and update factors."""
+"""Usage counts of the experts, and the penalties and update factors that depend on them."""
 
 import torch
 from torch import Tensor, nn
 
-from hashprompt.methods.hash.config import Modulation, Penalty
+from hashprompt.methods.hash.config import HashConfig
 from hashprompt.parts.growing import grow_buffer
 
 
@@ -51,21 +51,18 @@ def relative(counts: Tensor, raw: bool) -> Tensor:
     return h if raw else h * h.shape[-1] / h.sum(-1, keepdim=True).clamp(min=1)
 
 
-def penalty(
-    counts: Tensor, kind: Penalty, delta: float, size: int, exponent: float = 1.5, raw: bool = False
-) -> Tensor:
-    """ψ(H), (S, N): what is taken off the routing scores of used experts (Eq. 7 and 8)."""
-    if kind == "stepwise":
-        return delta * most_used(counts, size)
-    h = relative(counts, raw)
-    return delta * (h.log1p() if kind == "logarithmic" else h**exponent)
+def penalty(counts: Tensor, config: HashConfig) -> Tensor:
+    """ψ(H), (S, N): subtracted from the routing scores of used experts (Eq. 7 and 8)."""
+    if config.penalty == "stepwise":
+        return config.delta * most_used(counts, config.protected)
+    h = relative(counts, config.history_scale == "raw")
+    is_log = config.penalty == "logarithmic"
+    return config.delta * (h.log1p() if is_log else h**config.penalty_exponent)
 
 
-def update_factor(
-    counts: Tensor, kind: Modulation, alpha: float, size: int, raw: bool = False
-) -> Tensor:
-    """γ(H), (S, N) in (0, 1]: how far used experts may still move (Eq. 9 and 10, β = 1)."""
-    if kind == "piecewise":
-        return torch.where(most_used(counts, size), alpha, 1.0)
-    h = relative(counts, raw)
-    return 1 / (1 + h) if kind == "inverse" else torch.exp(-h)
+def update_factor(counts: Tensor, config: HashConfig) -> Tensor:
+    """γ(H), (S, N) in (0, 1]: scale of the updates of used experts (Eq. 9 and 10, β = 1)."""
+    if config.modulation == "piecewise":
+        return torch.where(most_used(counts, config.protected), config.alpha, 1.0)
+    h = relative(counts, config.history_scale == "raw")
+    return 1 / (1 + h) if config.modulation == "inverse" else torch.exp(-h)

@@ -18,20 +18,19 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Phase, StepResult, TaskView, blocks_of
 from hashprompt.methods.frames.hide_pipeline import PromptPipeline
 from hashprompt.methods.hash.config import HashConfig
-from hashprompt.methods.hash.history import UsageHistory, most_used, penalty, update_factor
+from hashprompt.methods.hash.history import UsageHistory, penalty, update_factor
 from hashprompt.methods.hash.pool import PromptPool
 from hashprompt.methods.hash.router import Routers, Routing, choose
-from hashprompt.methods.hash.routing_report import RoutingMeter, describe_routing
+from hashprompt.methods.hash.routing_report import describe_routing
 from hashprompt.methods.kinds import Optimizer
 from hashprompt.parts.growing import grow_buffer
 
 
-class Hash(PromptPipeline):
+class Hash(PromptPipeline[HashConfig]):
     """Shared prompt pool P, one router R_t per task, history-aware modulation by counts H."""
 
     stores = "prompts: pool"
     keeps = (*PromptPipeline.keeps, "routers.frozen", "penalties", "history.by_task")
-    config: HashConfig
 
     def __init__(self, config: HashConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -43,7 +42,6 @@ class Hash(PromptPipeline):
         self.history = UsageHistory(decisions, config.experts)  # H
         # (T, S, N) ψ(H) that each task was trained with
         self.penalties: Tensor = nn.Buffer(torch.zeros(0, decisions, config.experts))
-        self.meter = RoutingMeter()  # for the report
 
     # Shared prompt pool with dynamic allocation. -------------------------------------------
 
@@ -82,7 +80,7 @@ class Hash(PromptPipeline):
             return routing.weights
 
         if self.config.router_scope == "global":
-            return Injection(prefix=self.pool.mix(weights(0, tokens)))
+            return Injection(prefix=self.pool.mix(weights(0, tokens)[:, 0]))
 
         def prefix(position: int, entering: Tensor) -> Tensor:
             return self.pool.mix_at(position, weights(position, entering)[:, 0])
@@ -101,17 +99,10 @@ class Hash(PromptPipeline):
 
     def penalty(self) -> Tensor:
         """HDR: ψ(H) as of now, (S, N) (equations 7 and 8)."""
-        config, counts = self.config, self.counts()
-        if not config.hdr:
+        counts = self.counts()
+        if not self.config.hdr:
             return torch.zeros_like(counts, dtype=torch.float32)
-        return penalty(
-            counts,
-            config.penalty,
-            delta=config.delta,
-            size=config.protected,
-            exponent=config.penalty_exponent,
-            raw=config.history_scale == "raw",
-        )
+        return penalty(counts, self.config)
 
     def penalty_of(self, task: Tensor | None) -> Tensor:
         """What is taken off the scores: (S, N) in training, (B, S, N) at test."""
@@ -128,17 +119,11 @@ class Hash(PromptPipeline):
         Args:
             used_before: (S, N) activations before the step whose update this is.
         """
-        config, counts = self.config, self.counts()
+        counts = self.counts()
         factor = torch.ones_like(counts, dtype=torch.float32)
-        if config.hgm:
-            factor = update_factor(
-                counts,
-                config.modulation,
-                alpha=config.alpha,
-                size=config.protected,
-                raw=config.history_scale == "raw",
-            )
-        if config.mask_inactive:
+        if self.config.hgm:
+            factor = update_factor(counts, self.config)
+        if self.config.mask_inactive:
             factor = factor * (self.history.pending > used_before)  # of all devices
         return factor.T
 
@@ -163,7 +148,6 @@ class Hash(PromptPipeline):
         super().begin_task(task)
         self.routers.add(copy_last=self.config.router_next == "copy")
         grow_buffer(self, "penalties", self.penalty()[None])
-        self.meter.reset()
 
     def prompt_phase(self, task: TaskView) -> Phase:
         optimizer: Optimizer = "sgd" if self.config.hgm_mode == "sgd" else "adam"
@@ -173,14 +157,11 @@ class Hash(PromptPipeline):
         tokens, routed = self.backbone.embed(batch.inputs), list[Routing]()
         features = self.backbone.encode(tokens, self.inject(tokens, None, routed))
         losses = self.losses(features, batch.labels, task)
-        routing = Routing.joined(routed)
-        self.meter.record(routing, most_used(self.counts(), self.config.protected), losses)
         used_before = self.history.pending.clone()
-        self.history.record(routing.chosen)
+        self.history.record(torch.cat([routing.chosen for routing in routed], dim=1))
         return StepResult(losses, used_before)
 
     def end_task(self, task: TaskView) -> None:
-        super().end_task(task)
         if self.config.history == "step":
             self.penalties[task.index] = self.penalty()
         self.history.commit()
@@ -188,10 +169,10 @@ class Hash(PromptPipeline):
     # What the run reports. -----------------------------------------------------------------
 
     def accumulators(self) -> list[Tensor]:
-        return [self.history.pending, self.meter.sums]
+        return [self.history.pending]
 
     def diagnostics(self, task: TaskView) -> dict[str, float]:
-        return {**self.meter.means(), **describe_routing(self, task)}
+        return describe_routing(self, task)
 
     def usage(self) -> list[list[int]]:
         return self.history.by_task.sum(1).tolist()

@@ -26,17 +26,13 @@ class PromptPool(nn.Module):
         """Eq. 3: p̃ = Σ_k α_k p_k, for all prompted blocks.
 
         Args:
-            weights: (B, S, N), zero for experts that were not chosen; S is 1 when one decision
-                serves all blocks, else the number of prompted blocks.
+            weights: (B, N), zero for experts that were not chosen.
 
         Returns:
             block -> (B, 2, L, D).
         """
-        if weights.shape[1] == 1:
-            mixed = weights[:, 0] @ self.prompts.flatten(1)
-            mixed = mixed.unflatten(1, self.prompts.shape[1:])
-            return {layer: mixed[:, i] for i, layer in enumerate(self.layers)}
-        return {layer: self.mix_at(i, weights[:, i]) for i, layer in enumerate(self.layers)}
+        mixed = (weights @ self.prompts.flatten(1)).unflatten(1, self.prompts.shape[1:])
+        return dict(zip(self.layers, mixed.unbind(1), strict=True))
 
     def mix_at(self, position: int, weights: Tensor) -> Tensor:
         """The prefix (B, 2, L, D) of one prompted block from its own weights (B, N)."""

@@ -1,7 +1,7 @@
 """Task routers: which experts of the pool an image uses, and with what weight."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
@@ -22,11 +22,6 @@ class Routing(NamedTuple):
     def is_chosen(self) -> Tensor:
         """(B, S, N), 1 where an expert was chosen, else 0."""
         return torch.zeros_like(self.scores).scatter(-1, self.chosen, 1.0)
-
-    @staticmethod
-    def joined(decisions: Sequence["Routing"]) -> "Routing":
-        """Single decisions (B, 1, …) as one of S."""
-        return Routing(*(torch.cat(each, dim=1) for each in zip(*decisions, strict=True)))
 
 
 def choose(

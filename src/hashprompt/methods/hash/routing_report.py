@@ -1,57 +1,18 @@
-"""How a router routes, for the report: nothing here changes what is learned."""
+"""Measures of the routing, for the report. Nothing here changes training."""
 
 import math
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from hashprompt.methods.base import Losses, TaskView
+from hashprompt.methods.base import TaskView
+from hashprompt.methods.hash.history import most_used
 from hashprompt.methods.hash.router import Routing
-from hashprompt.parts.precision import add_exactly, exact
+from hashprompt.parts.precision import exact
 
 if TYPE_CHECKING:
     from hashprompt.methods.hash.method import Hash
-
-MEANS = ("routing_entropy", "score_std", "share_protected", "loss", "contrastive")
-
-
-class RoutingMeter(nn.Module):
-    """Means over the training images of a task."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        # exact sums over images of 1 and of MEANS
-        self.sums: Tensor = nn.Buffer(torch.zeros(2, 1 + len(MEANS)))
-
-    def reset(self) -> None:
-        self.sums.zero_()
-
-    @torch.no_grad()
-    def record(self, routing: Routing, most_used: Tensor, losses: Losses) -> None:
-        """Add a batch.
-
-        Args:
-            routing: of B images.
-            most_used: (S, N) mask of A_t.
-            losses: of the batch.
-        """
-        scores, weights, chosen = routing.scores, routing.weights, routing.chosen
-        mask = most_used.expand(len(chosen), -1, -1)
-        means = [
-            torch.ones(()),
-            torch.special.entr(weights).sum(-1).mean(),
-            spread(scores).mean(),
-            mask.gather(-1, chosen).float().mean(),
-            losses["ce"],
-            losses.get("contrastive", torch.zeros(())),
-        ]
-        every = torch.stack([mean.to(scores.device) for mean in means]).float()
-        self.sums = add_exactly(self.sums, len(scores) * every)
-
-    def means(self) -> dict[str, float]:
-        count, *sums = exact(self.sums).view(2, -1).sum(0).tolist()
-        return {name: value / count for name, value in zip(MEANS, sums, strict=True)}
 
 
 def spread(scores: Tensor) -> Tensor:
@@ -76,9 +37,16 @@ def route_images(method: "Hash", task: TaskView) -> Routing:
 
 
 def describe_routing(method: "Hash", task: TaskView) -> dict[str, float]:
-    """What varies in the routing of the images of the task that was just learned."""
-    delta = method.config.delta if method.config.hdr else 0.0
-    return routing_measures(route_images(method, task), task.labels, delta)
+    """Measures of the routing of the images of the task that was just learned."""
+    config, routing = method.config, route_images(method, task)
+    counts = method.history.by_task[: task.index].sum(0)
+    protected = most_used(counts, config.protected).expand(len(routing.chosen), -1, -1)
+    return {
+        "routing_entropy": float(torch.special.entr(routing.weights).sum(-1).mean()),
+        "score_std": float(spread(routing.scores).mean()),
+        "share_protected": float(protected.gather(-1, routing.chosen).float().mean()),
+        **routing_measures(routing, task.labels, config.delta if config.hdr else 0.0),
+    }
 
 
 def routing_measures(routing: Routing, labels: Tensor, delta: float) -> dict[str, float]:

@@ -13,21 +13,15 @@ from hashprompt.parts.slots import uniform
 from hashprompt.parts.task_prompts import TaskPrompts
 
 
-class Hide(PromptPipeline):
+class Hide(PromptPipeline[HideConfig]):
     """Isolated prompts."""
 
     keeps = (*PromptPipeline.keeps, "prompts.frozen")
-    config: HideConfig
 
     def __init__(self, config: HideConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.prompts = TaskPrompts(
-            blocks_of(config.layers, backbone),
-            length=config.prompt_length,
-            dim=backbone.dim,
-            init=uniform(1),
-            momentum=config.momentum,
-        )
+        blocks, length = blocks_of(config.layers, backbone), config.prompt_length
+        self.prompts = TaskPrompts(blocks, length, backbone.dim, uniform(1), config.momentum)
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)

@@ -26,11 +26,11 @@ class InfLoRAConfig(TuningConfig):
         expected_tasks: T, number of tasks over which that share rises towards 1
     """
 
-    epochs: kinds.Epochs = 20
+    epochs: kinds.Count = 20
     lr: kinds.Positive = 5e-4
     schedule: kinds.Schedule = "coda"
     clip: kinds.Clip = None
-    scale_lr: kinds.ScaleLR = False
+    scale_lr: bool = False
     rank: kinds.Count = 10
     energy: Annotated[float, Field(gt=0, lt=1)] = 0.95
     expected_tasks: kinds.Count = 10

@@ -6,27 +6,28 @@ those that inputs of older tasks do not have. So whatever B_t becomes, old image
 """
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
+from hashprompt.backbone.vit import Edit
 from hashprompt.methods.base import Batch, Method, Phase, Prediction, TaskView
-from hashprompt.methods.frames.prompt_tuning import training_phase
+from hashprompt.methods.frames.prompt_tuning import tuning_phase
 from hashprompt.methods.inflora.config import InfLoRAConfig
-from hashprompt.methods.inflora.dual_gpm import DualGPM, attention_moments
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.heads import masked_cross_entropy
 from hashprompt.parts.lora import Factors, keys_and_values, low_rank
+from hashprompt.parts.precision import exact
 from hashprompt.parts.slots import TaskClassifiers, TaskSlots
 
 
-class InfLoRA(Method):
+class InfLoRA(Method[InfLoRAConfig]):
     """Designed A_t, trained B_t and classifier; a memory of the directions in use."""
 
     keeps = ("reduce", "expand.frozen", "head.weight.frozen", "head.bias.frozen")
     stores = "prompts: reduce expand; statistics: memory"
-    config: InfLoRAConfig
 
     def __init__(self, config: InfLoRAConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -47,16 +48,10 @@ class InfLoRA(Method):
         nn.init.zeros_(self.head.weight.current)
 
     def phases(self, task: TaskView) -> list[Phase]:
-        train = training_phase(
-            self.config,
-            lambda batch: self._step(batch, task),
-            [self.expand.current],
-            [self.head.weight.current, self.head.bias.current],
-            self.config.weight_decay,
-        )
+        factors, head = [self.expand.current], self.head.current()
         return [
             Phase("design", work=lambda: self._design(task)),
-            train,
+            tuning_phase(self.config, lambda batch: self._step(batch, task), factors, head),
             Phase("memory", work=lambda: self._remember(task)),
         ]
 
@@ -92,3 +87,97 @@ class InfLoRA(Method):
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         return Prediction(self.head(self.features(images)))
+
+
+# DualGPM (Liang & Li, CVPR 2023): the directions of a layer's inputs that old tasks use. The
+# smaller of two spaces is stored: a basis of the used directions (an update *removes* them) or,
+# once these are more than half, of the free ones (an update *retains* them).
+
+
+class DualGPM(nn.Module):
+    """A basis for each layer; at the start all directions are free.
+
+    Args:
+        layers: L, how many there are.
+        dim: D, width of their inputs.
+    """
+
+    def __init__(self, layers: int, dim: int) -> None:
+        super().__init__()
+        # (Σ ranks, D) orthonormal rows of each layer, one layer after another
+        self.basis: Tensor = nn.Buffer(torch.zeros(0, dim))
+        self.ranks: Tensor = nn.Buffer(torch.zeros(layers, dtype=torch.long))  # (L,)
+        # (L,) whether the rows are the free directions
+        self.retains: Tensor = nn.Buffer(torch.zeros(layers, dtype=torch.bool))
+
+    def bases(self) -> list[Tensor]:
+        """The rows (rank, D) of each layer."""
+        return list(self.basis.split(self.ranks.tolist()))
+
+    def projectors(self) -> Tensor:
+        """Projections onto the free directions, (L, D, D), as exact as the device allows."""
+        spans = torch.stack([exact(rows).T @ exact(rows) for rows in self.bases()])
+        eye = torch.eye(spans.shape[-1]).to(spans)
+        return torch.where(self.retains.to(spans.device)[:, None, None], spans, eye - spans)
+
+    def leading_free(self, moments: Tensor, count: int) -> Tensor:
+        """Free directions in which new inputs are strongest, (L, count, D).
+
+        Orthonormal rows, or shorter ones where fewer directions are free and used.
+
+        Args:
+            moments: (L, D, D) Σ z zᵀ over the new inputs z, of any scale.
+        """
+        free = self.projectors()
+        strongest = torch.linalg.svd(free @ exact(moments))[0][..., :count].mT
+        # Beyond the rank of the product its singular vectors are arbitrary: keep them free too.
+        return (strongest @ free).to(moments)
+
+    def update(self, moments: Tensor, share: float) -> None:
+        """Let directions be in use until these hold a share of the energy of new inputs.
+
+        Args:
+            moments: (L, D, D) as in `leading_free`.
+            share: ε of ‖R‖², R being the moments.
+        """
+        new = []
+        for layer, free in enumerate(self.projectors()):
+            moment, rows = exact(moments[layer]), exact(self.bases()[layer])
+            left, values, _ = torch.linalg.svd(free @ moment)
+            energies = values.square() / moment.square().sum()
+            held = 1 - energies.sum() + energies.cumsum(0) - energies  # before each direction
+            used = left[:, : int((held < share).sum())].T
+            if self.retains[layer]:
+                remaining = rows - rows @ used.T @ used
+                rows = torch.linalg.svd(remaining)[2][: max(len(rows) - len(used), 0)]
+            else:
+                rows = torch.cat((rows, used))
+                if len(rows) > rows.shape[1] / 2:
+                    rows, self.retains[layer] = torch.linalg.svd(rows)[2][len(rows) :], True
+            new.append(rows)
+        self.ranks = torch.tensor([len(rows) for rows in new]).to(self.ranks)
+        self.basis = torch.cat(new).to(self.basis)
+
+
+@torch.no_grad()
+def attention_moments(backbone: Backbone, inject: Injection, images: Iterable[Tensor]) -> Tensor:
+    """Σ z zᵀ over all tokens z that the attention of each block reads, (blocks, D, D).
+
+    Args:
+        inject: edits under which the images are seen.
+        images: batches (B, 3, S, S); their tokens are not kept.
+    """
+    sums = [torch.zeros(())] * backbone.depth
+
+    def recording(block: int) -> Edit:
+        def record(_: Tensor, z: Tensor) -> Tensor:
+            tokens = z.flatten(0, 1).float()
+            sums[block] = sums[block].to(tokens) + tokens.T @ tokens
+            return z
+
+        return record
+
+    recorders = {f"blocks.{i}.norm1": recording(i) for i in range(backbone.depth)}
+    for batch in images:
+        backbone(batch, Injection(edits={**inject.edits, **recorders}))
+    return torch.stack(sums)

@@ -1,6 +1,6 @@
 """The ceiling: the same capacity, trained on the images of all tasks at once."""
 
-from hashprompt.methods.finetune.pooled import PooledPrompts
+from hashprompt.methods.finetune.method import PooledPrompts
 
 
 class Joint(PooledPrompts):

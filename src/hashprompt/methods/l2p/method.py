@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Phase, StepRecord, TaskView
 from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
-from hashprompt.methods.frames.rehearsal import offer, with_kept
+from hashprompt.methods.frames.rehearsal import offer, with_stored
 from hashprompt.methods.l2p.config import L2PConfig
 from hashprompt.parts.cosine import cosine
 from hashprompt.parts.legacy import most_frequent
@@ -20,7 +20,7 @@ from hashprompt.parts.memory import Memory
 from hashprompt.parts.trained_weights import TrainedWeights
 
 
-class L2P(PromptTuning):
+class L2P(PromptTuning[L2PConfig]):
     """Prompt tokens at the input, without a position.
 
     One public version adds the class token's position to all of them. What is learned is the sum,
@@ -28,7 +28,6 @@ class L2P(PromptTuning):
     """
 
     stores = "routers: keys; backbone: vit"
-    config: L2PConfig
 
     def __init__(self, config: L2PConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -68,8 +67,8 @@ class L2P(PromptTuning):
 
     def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         if self.config.keeps_images():
-            kept = self.memory.draw(self.config.replays(len(batch.labels)))
-            batch = with_kept(batch, kept, task)
+            stored = self.memory.draw(self.config.replays(len(batch.labels)))
+            batch = with_stored(batch, stored, task)
         return super()._step(batch, task)
 
     def record(self, seen: StepRecord, task: TaskView) -> None:
@@ -80,6 +79,3 @@ class L2P(PromptTuning):
     def allowed(self, task: TaskView) -> Tensor:
         allowed = super().allowed(task)
         return torch.ones_like(allowed) if self.config.keeps_images() else allowed
-
-    def images_stored(self) -> int:
-        return len(self.memory) if self.config.keeps_images() else 0

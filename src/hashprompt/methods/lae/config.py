@@ -28,7 +28,7 @@ class LaeConfig(TuningConfig):
     adapter_width: kinds.Count = 5
     rank: kinds.Count = 5
     prompt_length: kinds.PromptLength = 10
-    head_epochs: kinds.Epochs = 3
-    epochs: kinds.Epochs = 2
+    head_epochs: kinds.Count = 3
+    epochs: kinds.Count = 2
     clip: kinds.Clip = None
     ema_decay: kinds.Share = 0.9999

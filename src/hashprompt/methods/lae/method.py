@@ -1,32 +1,31 @@
-"""LAE: what is tuned learns fast and is averaged slowly; the surer of both answers.
+"""LAE: tuned values learn fast and are averaged slowly; the more confident answer counts.
 
 Gao et al., ICCV 2023 ("learning, accumulation, ensemble"). The head of a new task trains first,
 so that the tuned values are not moved by its random start.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from hashprompt.backbone import Backbone
+from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, Method, Phase, Prediction, TaskView, blocks_of
-from hashprompt.methods.frames.prompt_tuning import training_phase
+from hashprompt.methods.frames.prompt_tuning import tuning_phase
 from hashprompt.methods.lae.config import LaeConfig
-from hashprompt.methods.lae.peft_modules import (
-    AttentionAdapters,
-    CompensatedPrefixes,
-    KeyValueLora,
-    Pet,
-    Values,
-)
+from hashprompt.parts.adapters import branches, fill_down
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
+from hashprompt.parts.lora import low_rank
 from hashprompt.parts.trained_weights import Snapshot
 
+Values = Mapping[str, Tensor]
 
-def make_pet(config: LaeConfig, backbone: Backbone) -> Pet:
+
+def make_pet(config: LaeConfig, backbone: Backbone) -> "Pet":
     """What is tuned by these options."""
     blocks = blocks_of(config.layers, backbone)
     if config.pet == "adapter":
@@ -36,11 +35,10 @@ def make_pet(config: LaeConfig, backbone: Backbone) -> Pet:
     return CompensatedPrefixes(backbone, blocks, config.prompt_length)
 
 
-class Lae(Method):
+class Lae(Method[LaeConfig]):
     """Online and offline tuning under one head."""
 
     stores = "prompts: online offline"
-    config: LaeConfig
 
     def __init__(self, config: LaeConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -55,13 +53,8 @@ class Lae(Method):
 
     def phases(self, task: TaskView) -> list[Phase]:
         config = self.config
-        train = training_phase(
-            config,
-            lambda batch: self._step(batch, task),
-            list(self.online.parameters()),
-            list(self.head.parameters()),
-            config.weight_decay,
-        )
+        parameters = self.online.parameters(), self.head.parameters()
+        train = tuning_phase(config, lambda batch: self._step(batch, task), *parameters)
         if not self.offline.taken:
             return [replace(train, epochs=config.head_epochs + config.epochs)]
         head = replace(
@@ -98,3 +91,85 @@ class Lae(Method):
         both = [self.online.values(), *([self.offline.tensors()] if self.offline.taken else [])]
         answers = [self.head(self.features(images, v)).log_softmax(1) for v in both]
         return Prediction(torch.stack(answers).amax(0))
+
+
+# Parameter-efficient tuning of some blocks. The tuned values are arguments, so that those of a slow
+# copy can be used instead. Each place has learned scales that start at 1.
+
+
+class Pet(nn.Module):
+    """Tuned values of P blocks.
+
+    Args:
+        blocks: which, from 0.
+        size: of the bottleneck, the rank, or the length.
+    """
+
+    scales: ClassVar[tuple[int, ...]] = ()  # scales of a place
+
+    def __init__(self, backbone: Backbone, blocks: Sequence[int], size: int) -> None:
+        super().__init__()
+        self.blocks = list(blocks)
+        self.fill(len(self.blocks), backbone.dim, size)
+        self.scale = nn.Parameter(torch.ones(len(self.blocks), *self.scales))
+
+    def fill(self, places: int, dim: int, size: int) -> None:
+        """Make the parameters; at their start they change little or nothing."""
+        raise NotImplementedError
+
+    def values(self) -> dict[str, Tensor]:
+        """What trains, by name."""
+        return dict(self.named_parameters())
+
+    def inject(self, values: Values, images: int) -> Injection:
+        """What the backbone is given for so many images."""
+        raise NotImplementedError
+
+
+class AttentionAdapters(Pet):
+    """attn(z) + s · W_up GELU(W_down z), for z that the attention reads."""
+
+    def fill(self, places: int, dim: int, size: int) -> None:
+        self.down = nn.Parameter(torch.empty(places, dim + 1, size))
+        self.up = nn.Parameter(torch.zeros(places, size + 1, dim))
+        with torch.no_grad():
+            fill_down(self.down)
+
+    def inject(self, values: Values, images: int) -> Injection:
+        layers = [f"blocks.{block}.attn" for block in self.blocks]
+        up = values["scale"][:, None, None] * values["up"]
+        return Injection(edits=branches(layers, values["down"], up, activation=F.gelu))
+
+
+class KeyValueLora(Pet):
+    """W + s B A for the projections of keys and of values."""
+
+    scales = (2,)
+
+    def fill(self, places: int, dim: int, size: int) -> None:
+        bound = dim**-0.5
+        self.a = nn.Parameter(torch.empty(places, 2, size, dim).uniform_(-bound, bound))
+        self.b = nn.Parameter(torch.zeros(places, 2, dim, size))
+
+    def inject(self, values: Values, images: int) -> Injection:
+        scaled = values["scale"][..., None, None] * values["b"]
+        queries = (0, 0, scaled.shape[2], 0)  # rows of the joint projection that stay
+        factors = {
+            f"blocks.{block}.attn.qkv": (a.flatten(0, 1), F.pad(torch.block_diag(*b), queries))
+            for block, a, b in zip(self.blocks, values["a"], scaled, strict=True)
+        }
+        return Injection(edits=low_rank(factors))
+
+
+class CompensatedPrefixes(Pet):
+    """Keys and values before the block's own, whose attention sums to 1 beside that of these."""
+
+    scales = (2,)
+
+    def fill(self, places: int, dim: int, size: int) -> None:
+        self.prefix = nn.Parameter(torch.empty(places, 2, size, dim).uniform_(0, 0.01))
+
+    def inject(self, values: Values, images: int) -> Injection:
+        scaled = values["scale"][..., None, None] * values["prefix"]
+        each = zip(self.blocks, scaled.expand(images, *scaled.shape).unbind(1), strict=True)
+        return Injection(prefix=dict(each), compensate=True)

@@ -17,12 +17,11 @@ from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import exact
 
 
-class LinearProbe(Method):
+class LinearProbe(Method[LinearProbeConfig]):
     """Logistic regression on kept features."""
 
     keeps = ("features", "labels")
     stores = "statistics: features; head: weight bias"
-    config: LinearProbeConfig
 
     def __init__(self, config: LinearProbeConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)

@@ -14,7 +14,7 @@ from hashprompt.parts.heads import distillation
 from hashprompt.parts.trained_weights import Snapshot
 
 
-class LwF(FullFinetuning):
+class LwF(FullFinetuning[LwFConfig]):
     """Cross-entropy over the classes of the task + α · distillation over all the teacher knew.
 
     Those are the old classes, or in domain-incremental streams all classes.
@@ -22,7 +22,6 @@ class LwF(FullFinetuning):
 
     stores = "backbone: teacher"
     copies = 4  # and the teacher
-    config: LwFConfig
 
     def __init__(self, config: LwFConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)

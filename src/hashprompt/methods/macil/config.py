@@ -30,8 +30,8 @@ class MACILConfig(MethodConfig):
     """
 
     batch_size: kinds.BatchSize = 48
-    first_epochs: kinds.Epochs = 20
-    epochs: kinds.Epochs = 10
+    first_epochs: kinds.Count = 20
+    epochs: kinds.Count = 10
     lr: kinds.Positive = 0.01
     schedule: kinds.Schedule = "cosine"
     rank: kinds.Count = 32
@@ -39,6 +39,6 @@ class MACILConfig(MethodConfig):
     shift_width: kinds.Positive = 1.0
     covariance_weight: kinds.NonNegative = 1.0
     distillation_weight: kinds.NonNegative = 0.4
-    align_epochs: kinds.Epochs = 5
+    align_epochs: kinds.Count = 5
     align_lr: kinds.Positive = 0.01
-    align_samples: kinds.Samples = 256
+    align_samples: kinds.Count = 256

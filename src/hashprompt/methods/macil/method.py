@@ -6,23 +6,19 @@ images; two losses hold distances within classes and patch tokens where the netw
 had them; at last all heads are aligned on Gaussians.
 """
 
-from functools import cache
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import Batch, Losses, Method, ParamGroup, Phase, Prediction, TaskView
+from hashprompt.methods import base
+from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, Prediction, TaskView
+from hashprompt.methods.frames.classifier_alignment import alignment_phase
 from hashprompt.methods.macil.config import MACILConfig
-from hashprompt.parts.alignment import (
-    normalised_cross_entropy,
-    shuffled_batches,
-    with_smaller_means,
-)
+from hashprompt.parts.alignment import normalised_cross_entropy, with_smaller_means
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.cosine import cosine
-from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler
+from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.growing import grow_parameter
 from hashprompt.parts.heads import masked_cross_entropy
 from hashprompt.parts.lora import Factors, keys_and_values, merged
@@ -35,12 +31,11 @@ ALIGN_DECAY = 0.1  # of the means of the oldest classes, in alignment
 ALIGN_WEIGHT_DECAY = 5e-4  # of the heads, in alignment
 
 
-class MACIL(Method):
+class MACIL(base.Method[MACILConfig]):
     """A change of keys and values per task, cosine heads, Gaussians that follow."""
 
     keeps = ("down.frozen", "up.frozen", "stats.spread", "cells.")
     stores = "prompts: down up; statistics: stats whitening"
-    config: MACILConfig
 
     def __init__(self, config: MACILConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -80,15 +75,12 @@ class MACIL(Method):
 
     def phases(self, task: TaskView) -> list[Phase]:
         config, first = self.config, task.index == 0
-        trained = (self.down.current, self.up.current, self.head)
-        train = Phase(
-            "train",
-            step=lambda batch: self._step(batch, task),
-            groups=[ParamGroup(trained, config.lr)],
+        train = base.training_phase(
+            config,
+            lambda batch: self._step(batch, task),
+            ParamGroup([self.down.current, self.up.current, self.head], config.lr),
             epochs=config.first_epochs if first else config.epochs,
-            batch_size=config.batch_size,
             optimizer="sgd",
-            schedule=config.schedule,
         )
         describe = Phase("statistics", work=lambda: self._describe(task))
         if first:
@@ -134,31 +126,22 @@ class MACIL(Method):
     def _alignment(self) -> Phase:
         config, task = self.config, self.cells.task
 
-        @cache  # the factors serve all epochs; made on first use, when the statistics are there
-        def sampler() -> GaussianSampler:
-            return self.stats.sampler(self.cells.label)
+        def shaped(features: Tensor, cells: Tensor) -> Tensor:
+            return with_smaller_means(features, cells, self.stats.means, task, ALIGN_DECAY)
 
-        def draw() -> list[Batch]:
-            features, cells = sampler().draw(config.align_samples)
-            features = with_smaller_means(features, cells, self.stats.means, task, ALIGN_DECAY)
-            labels = self.cells.label[cells]
-            return [
-                Batch(*rows) for rows in shuffled_batches(features, labels, config.align_samples)
-            ]
+        def loss(features: Tensor, labels: Tensor) -> Tensor:
+            logits = cosine(features, self.head)
+            return normalised_cross_entropy(logits, labels, task, ALIGN_TEMPERATURE)
 
-        def step(batch: Batch) -> Losses:
-            logits = cosine(batch.inputs, self.head)
-            loss = normalised_cross_entropy(logits, batch.labels, task, ALIGN_TEMPERATURE)
-            return {"align": loss}
-
-        return Phase(
+        return alignment_phase(
             "align",
-            step=step,
-            groups=[ParamGroup((self.head,), config.align_lr, ALIGN_WEIGHT_DECAY)],
+            self.stats,
+            self.cells.label,
+            ParamGroup([self.head], config.align_lr, ALIGN_WEIGHT_DECAY),
+            loss,
+            shaped=shaped,
+            samples=config.align_samples,
             epochs=config.align_epochs,
-            draw=draw,
-            optimizer="sgd",
-            schedule="cosine",
         )
 
 

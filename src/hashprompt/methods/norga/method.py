@@ -25,22 +25,16 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Norga(PromptPipeline):
+class Norga(PromptPipeline[NorgaConfig]):
     """Ŝ = S + a·σ(b·S) on the scores S of prompts; a and b are learned on the first task."""
 
     keeps = (*PromptPipeline.keeps, "prompts.frozen")
     stores = "routers: gates"
-    config: NorgaConfig
 
     def __init__(self, config: NorgaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.prompts = TaskPrompts(
-            blocks_of(config.layers, backbone),
-            length=config.prompt_length,
-            dim=backbone.dim,
-            init=uniform(1),
-            momentum=config.momentum,
-        )
+        blocks, length = blocks_of(config.layers, backbone), config.prompt_length
+        self.prompts = TaskPrompts(blocks, length, backbone.dim, uniform(1), config.momentum)
         self.gates = nn.Parameter(torch.ones(len(self.prompts.blocks), 2))  # (blocks, [b, a])
 
     def begin_task(self, task: TaskView) -> None:

@@ -33,15 +33,15 @@ class OvorConfig(TuningConfig):
         ovor_literal: outliers as in the public code: noise without the boundary
     """
 
-    epochs: kinds.Epochs = 16
+    epochs: kinds.Count = 16
     lr: kinds.Positive = 1e-3
-    scale_lr: kinds.ScaleLR = False
+    scale_lr: bool = False
     schedule: kinds.Schedule = "coda"
     clip: kinds.Clip = None
     layers: tuple[int, ...] = (1, 2, 3, 4, 5)
     prompt_lengths: tuple[int, ...] = (5, 5, 20, 20, 20)
     outliers: bool = True
-    outlier_epochs: kinds.Epochs = 4
+    outlier_epochs: kinds.Count = 4
     outliers_per_class: kinds.Count = 40
     neighbours: kinds.Count = 50
     boundary: kinds.Count = 50

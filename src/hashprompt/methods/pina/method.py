@@ -18,12 +18,11 @@ from hashprompt.parts.adapters import TaskAdapters, bottleneck
 from hashprompt.parts.heads import GrowingLinear
 
 
-class Pina(DomainPrompts):
+class Pina(DomainPrompts[PinaConfig]):
     """A frozen classifier and alignment to it."""
 
     keeps = (*DomainPrompts.keeps, "head.", "adapters.down.frozen", "adapters.up.frozen", "order")
     stores = "prompts: adapters"
-    config: PinaConfig
 
     def __init__(self, config: PinaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -31,8 +30,8 @@ class Pina(DomainPrompts):
         self.layers = [f"blocks.{i}" for i in range(backbone.depth)]
         places = backbone.depth if config.alignment == "deep" else 1
         self.head = GrowingLinear(dim)
-        xavier = (xavier_and_zero_bias, xavier_and_zero_bias)
-        self.adapters = TaskAdapters(places, dim, hidden, xavier)
+        fills = xavier_and_zero_bias, xavier_and_zero_bias
+        self.adapters = TaskAdapters(places, dim, hidden, *fills)
         # One order for all images and for good. Public code draws another one for each image each
         # time: then two answers for the same image may differ. A cycle through all tiles, so that
         # none stays where it was.

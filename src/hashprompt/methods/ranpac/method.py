@@ -5,19 +5,22 @@ order of the tasks does not matter and nothing can be forgotten.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Phase, Prediction, TaskView
 from hashprompt.methods.frames.first_session import ADAPTER_DROPOUT, FirstSession
 from hashprompt.methods.ranpac.config import RanPACConfig
-from hashprompt.methods.ranpac.ridge import Ridge, choose_ridge
 from hashprompt.parts.adapters import Adapters
+from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import exact
 from hashprompt.parts.ssf import ScaleShift
 
+RIDGES = tuple(10.0**power for power in range(-8, 9))
 
-class RanPAC(FirstSession):
+
+class RanPAC(FirstSession[RanPACConfig]):
     """Random projection and ridge regression on a backbone adapted once."""
 
     keeps = (*FirstSession.keeps, "adapters.", "ssf.", "projection")
@@ -25,7 +28,6 @@ class RanPAC(FirstSession):
         "prompts: adapters ssf; head: projection ridge.weights; "
         "statistics: ridge.gram ridge.moments"
     )
-    config: RanPACConfig
 
     def __init__(self, config: RanPACConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -70,3 +72,80 @@ class RanPAC(FirstSession):
 
     def diagnostics(self, task: TaskView) -> dict[str, float]:
         return {"ridge": float(self.used_ridge)}
+
+
+# Ridge regression onto classes from sums.
+
+
+class Ridge(nn.Module):
+    """W = (G + λI)⁻¹ Q with G = Σ h hᵀ and Q = Σ h yᵀ, y one-hot.
+
+    The sums are those of all images at once, in whatever order they came.
+
+    Args:
+        dim: M, width of the features h.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.gram: Tensor = nn.Buffer(torch.zeros(dim, dim))  # G
+        self.moments: Tensor = nn.Buffer(torch.zeros(0, dim))  # (C, M) Qᵀ
+        self.weights: Tensor = nn.Buffer(torch.zeros(0, dim))  # (C, M) Wᵀ
+
+    def add(self, features: Tensor, labels: Tensor) -> None:
+        """Let images count: features (N, M) and labels (N,), of old classes or new ones."""
+        new = max(0, int(labels.max()) + 1 - len(self.moments))
+        grow_buffer(self, "moments", self.moments.new_zeros(new, self.moments.shape[1]))
+        member = F.one_hot(labels, len(self.moments)).to(features)
+        self.gram = self.gram + (features.T @ features).to(self.gram)
+        self.moments = self.moments + (member.T @ features).to(self.moments)
+
+    def solve(self, ridge: float) -> float:
+        """Set W for this λ, or for the next power of ten at which G + λI is invertible.
+
+        Returns:
+            the λ that was used.
+        """
+        # The sums are rounded: with fewer images than dimensions a tiny λ drowns in that.
+        while True:
+            matrix = exact(self.gram).clone()
+            matrix.diagonal().add_(ridge)
+            factor, failed = torch.linalg.cholesky_ex(matrix)
+            if not failed:
+                break
+            ridge *= 10
+        self.weights = torch.cholesky_solve(exact(self.moments).T, factor).T.to(self.moments)
+        return ridge
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, M) -> (B, C)."""
+        return F.linear(features, self.weights)
+
+
+def ridge_errors(fit: Tensor, fit_y: Tensor, score: Tensor, score_y: Tensor) -> Tensor:
+    """Mean squared error (R,) of every λ in `RIDGES`, with one decomposition for all.
+
+    Args:
+        fit: (n, M) features that W is fitted to.
+        fit_y: (n, C) their targets.
+        score: (m, M) features that are predicted.
+        score_y: (m, C) their targets.
+    """
+    # H = U S Vᵀ gives H'(HᵀH + λI)⁻¹HᵀY = H'V · S / (S² + λ) · UᵀY.
+    u, s, vt = torch.linalg.svd(fit, full_matrices=False)
+    left, right = score @ vt.T, u.T @ fit_y
+    predicted = [left * (s / (s.square() + ridge)) @ right for ridge in RIDGES]
+    return torch.stack([F.mse_loss(each, score_y) for each in predicted])
+
+
+def choose_ridge(features: Tensor, labels: Tensor) -> float:
+    """λ that predicts the last fifth of the images best, fitted to the others.
+
+    Args:
+        features: (N, M) in random order.
+        labels: (N,).
+    """
+    targets = F.one_hot(labels).to(features)
+    cut = int(0.8 * len(labels))
+    errors = ridge_errors(features[:cut], targets[:cut], features[cut:], targets[cut:])
+    return RIDGES[int(errors.argmin())]

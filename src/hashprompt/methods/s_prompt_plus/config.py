@@ -9,6 +9,6 @@ from hashprompt.methods.registry import register
 class SPromptPlusConfig(KeyedConfig):
     """S-Prompt++: a separate prompt per task, found by the nearest key."""
 
-    legacy_kv_layout: kinds.LegacyLayout = False
+    legacy_kv_layout: bool = False
     layers: kinds.Layers = (1, 2, 3, 4, 5)
     prompt_length: kinds.PromptLength = 20

@@ -14,32 +14,23 @@ from hashprompt.parts.slots import between
 from hashprompt.parts.task_prompts import KeyedPrompts
 
 
-class SPromptPlus(PromptTuning):
+class SPromptPlus(PromptTuning[SPromptPlusConfig]):
     """Expert prompts e_t with keys k_t; those of earlier tasks stay as they are."""
 
     keeps = ("experts.prompts.frozen", "experts.keys.frozen")
     stores = "prompts: experts.prompts; routers: experts.keys"
-    config: SPromptPlusConfig
 
     def __init__(self, config: SPromptPlusConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.experts = KeyedPrompts(  # e_t, k_t
-            blocks_of(config.layers, backbone),
-            length=config.prompt_length,
-            dim=backbone.dim,
-            init=between(*config.init_range),
-        )
+        blocks, start = blocks_of(config.layers, backbone), between(*config.init_range)
+        self.experts = KeyedPrompts(blocks, config.prompt_length, backbone.dim, start)  # e_t, k_t
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
         self.experts.add()
 
     def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
-        config, experts = self.config, self.experts
-        # In training the task is known, and only its own key is drawn to its images.
-        task = None if training else experts.nearest(query, config)
-        losses = {"pull": -config.pull * experts.pull(query)} if training else {}
-        prefix = experts.prompts.prefixes(task, len(tokens), config)
+        prefix, losses, task = self.experts.choose(query, training, self.config)
         return PromptOutput(Injection(prefix=prefix), losses, task)
 
     def prompt_parameters(self) -> list[nn.Parameter]:

@@ -13,4 +13,4 @@ class SPromptsConfig(DomainConfig):
         first_weight_decay: weight decay on the first domain
     """
 
-    first_weight_decay: kinds.WeightDecay = 5e-4
+    first_weight_decay: kinds.NonNegative = 5e-4

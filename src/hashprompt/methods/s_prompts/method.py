@@ -14,12 +14,11 @@ from hashprompt.methods.s_prompts.config import SPromptsConfig
 from hashprompt.parts.slots import TaskSlots, uniform
 
 
-class SPrompts(DomainPrompts):
+class SPrompts(DomainPrompts[SPromptsConfig]):
     """Isolated prompts and heads."""
 
     keeps = (*DomainPrompts.keeps, "heads.frozen")
     stores = "head: heads"
-    config: SPromptsConfig
 
     def __init__(self, config: SPromptsConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)

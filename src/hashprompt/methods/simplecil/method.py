@@ -7,16 +7,17 @@ over all its images so far, as in the nearest-mean baseline of RanPAC's public c
 from torch import Tensor
 
 from hashprompt.backbone import Backbone
-from hashprompt.methods.base import Method, MethodConfig, Phase, Prediction, TaskView
+from hashprompt.methods.base import Method, Phase, Prediction, TaskView
+from hashprompt.methods.simplecil.config import SimpleCILConfig
 from hashprompt.parts.cosine import Prototypes, cosine
 
 
-class SimpleCIL(Method):
+class SimpleCIL(Method[SimpleCILConfig]):
     """Class prototypes."""
 
     stores = "head: prototypes.sums; statistics: prototypes.counts"
 
-    def __init__(self, config: MethodConfig, backbone: Backbone) -> None:
+    def __init__(self, config: SimpleCILConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.prototypes = Prototypes(backbone.dim)
 

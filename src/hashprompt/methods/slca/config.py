@@ -21,10 +21,10 @@ class SLCAConfig(AlignedConfig):
     """
 
     batch_size: kinds.BatchSize = 128
-    epochs: kinds.Epochs = 20
+    epochs: kinds.Count = 20
     lr: kinds.Positive = 1e-4
     head_lr_scale: kinds.Positive = 100.0
-    weight_decay: kinds.WeightDecay = 5e-4
+    weight_decay: kinds.NonNegative = 5e-4
     decay_at: Annotated[float, Field(gt=0, le=1)] = 0.9
     mean_decay: kinds.Share = 0.1
     temperature: kinds.Positive = 0.1

@@ -18,11 +18,10 @@ from hashprompt.parts.alignment import (
 )
 
 
-class SLCA(AlignedTuning):
+class SLCA(AlignedTuning[SLCAConfig]):
     """Slow learner with classifier alignment."""
 
     keeps = (*AlignedTuning.keeps, "gaussians.")
-    config: SLCAConfig
 
     def phases(self, task: TaskView) -> list[Phase]:
         train, *rest = super().phases(task)

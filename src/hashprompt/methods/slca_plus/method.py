@@ -26,12 +26,11 @@ LAYERS = ("attn.qkv", "mlp.fc1", "mlp.fc2")
 SPREAD = 0.02  # pseudo-features shrink by chance: m is uniform in feature_scale ± half of it
 
 
-class SLCAPlus(AlignedTuning):
+class SLCAPlus(AlignedTuning[SLCAPlusConfig]):
     """Slow learning of few weights, with classifier alignment."""
 
     keeps = (*AlignedTuning.keeps, "gaussians.", "head.")
     stores = "prompts: lora"
-    config: SLCAPlusConfig
 
     def __init__(self, config: SLCAPlusConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -51,13 +50,8 @@ class SLCAPlus(AlignedTuning):
 
     def cross_entropy(self, logits: Tensor, labels: Tensor, task: TaskView) -> Tensor:
         """CE and its reverse over the classes of the task."""
-        return symmetric_cross_entropy(
-            logits,
-            labels,
-            self.allowed(task.classes),
-            forward=self.config.forward_loss,
-            reverse=self.config.reverse_loss,
-        )
+        weights = self.config.forward_loss, self.config.reverse_loss
+        return symmetric_cross_entropy(logits, labels, self.head.mask(task.classes), *weights)
 
     def shaped(self, features: Tensor, cells: Tensor) -> Tensor:
         """Pseudo-features (B, D) / (1 + m · tasks since), another m for each."""

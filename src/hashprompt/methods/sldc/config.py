@@ -34,10 +34,10 @@ class SLDCConfig(AlignedConfig):
     """
 
     batch_size: kinds.BatchSize = 16
-    epochs: kinds.Epochs = 5
+    epochs: kinds.Count = 5
     lr: kinds.Positive = 1e-4
     head_lr_scale: kinds.Positive = 10.0
-    weight_decay: kinds.WeightDecay = 3e-5
+    weight_decay: kinds.NonNegative = 3e-5
     optimizer: kinds.Optimizer = "adamw"
     schedule: kinds.Schedule = "cosine"
     last_rate: kinds.Share = 1 / 3
@@ -51,12 +51,12 @@ class SLDCConfig(AlignedConfig):
     operator: Literal["linear", "none", "weakly-nonlinear"] = "weakly-nonlinear"
     operator_ridge: kinds.Positive = 1e-4
     operator_temperature: kinds.NonNegative = 1.0
-    operator_epochs: kinds.Epochs = 10
+    operator_epochs: kinds.Count = 10
     operator_steps: kinds.Count = 500
     operator_lr: kinds.Positive = 1e-3
     gate_penalty: kinds.NonNegative = 0.5
     jitter: kinds.NonNegative = 1e-3
-    align_epochs: kinds.Epochs = 6
+    align_epochs: kinds.Count = 6
     align_lr: kinds.Positive = 5e-4
-    align_samples: kinds.Samples = 1024
-    align_weight_decay: kinds.WeightDecay = 1e-4
+    align_samples: kinds.Count = 1024
+    align_weight_decay: kinds.NonNegative = 1e-4

@@ -27,10 +27,10 @@ class SmopeConfig(ChosenExperts, TuningConfig):
         align_samples: pseudo-features per class and epoch; default batch_size
     """
 
-    epochs: kinds.Epochs = 20
+    epochs: kinds.Count = 20
     lr: kinds.Positive = 0.025
     head_lr_scale: kinds.Positive = 0.2
-    scale_lr: kinds.ScaleLR = False
+    scale_lr: bool = False
     clip: kinds.Clip = None
     layers: kinds.Layers = (1, 2, 3, 4, 5, 6)
     experts: kinds.Count = 25
@@ -42,4 +42,4 @@ class SmopeConfig(ChosenExperts, TuningConfig):
     statistics: kinds.Storage = "variance"
     align_epochs: kinds.CountOrZero = 50
     align_lr: kinds.Positive = 1e-5
-    align_samples: kinds.Samples | None = None
+    align_samples: kinds.Count | None = None

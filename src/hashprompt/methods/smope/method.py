@@ -10,15 +10,16 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import Batch, Phase, TaskView, blocks_of
-from hashprompt.methods.frames.hide_pipeline import alignment_phase
+from hashprompt.methods.base import Batch, ParamGroup, Phase, TaskView, blocks_of
+from hashprompt.methods.frames.classifier_alignment import alignment_phase
 from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.methods.smope.config import SmopeConfig
+from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.heads import masked_cross_entropy
-from hashprompt.parts.pooled_gaussians import make_gaussians
 
 UNUSED = 2.0  # at test, what holds back experts that no task used: more than the whole span
 
@@ -33,13 +34,12 @@ class Choice(NamedTuple):
 Use = Literal["all", "train", "test"]
 
 
-class Smope(PromptTuning):
+class Smope(PromptTuning[SmopeConfig]):
     """One sparse prompt, trained on every task; no query, so one pass per image."""
 
     needs_query = False
     keeps = ("stats.",)
     stores = "statistics: stats"
-    config: SmopeConfig
 
     def __init__(self, config: SmopeConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -47,7 +47,7 @@ class Smope(PromptTuning):
         self.heads = backbone.heads
         shape = (len(self.blocks), self.heads, config.experts)
         self.prompts = nn.Parameter(torch.rand(len(self.blocks), 2, config.experts, backbone.dim))
-        self.stats = make_gaussians(backbone.dim, config.statistics)
+        self.stats = ClassGaussians(backbone.dim, config.statistics)
         # (P, H, N) how often images of finished tasks chose each expert
         self.counts: Tensor = nn.Buffer(torch.zeros(shape, dtype=torch.int64))
         # (P, H, N) whether that was ever above the average of its head
@@ -115,21 +115,18 @@ class Smope(PromptTuning):
             step = partial(self._step, task=task, use="all")
             phases.insert(0, replace(train, name="warm-up", step=step, epochs=warm_up))
         if task.index and config.align_epochs:
-            classes = torch.arange(len(self.head.bias), device=self.device)
-            phases.append(
-                alignment_phase(
-                    "align",
-                    self.head,
-                    self.stats,
-                    classes,
-                    classes,
-                    samples=config.align_samples or config.batch_size,
-                    batches=len(self.head.bias) - len(task.classes),  # one per old class
-                    epochs=config.align_epochs,
-                    lr=config.align_lr,
-                    optimizer="adam",
-                )
+            align = alignment_phase(
+                "align",
+                self.stats,
+                torch.arange(len(self.head.bias), device=self.device),
+                ParamGroup(self.head.parameters(), config.align_lr),
+                lambda features, labels: F.cross_entropy(self.head(features), labels),
+                samples=config.align_samples or config.batch_size,
+                batches=len(self.head.bias) - len(task.classes),  # one per old class
+                epochs=config.align_epochs,
+                optimizer="adam",
             )
+            phases.append(align)
         return phases
 
     def _step(self, batch: Batch, task: TaskView, use: Use = "train") -> dict[str, Tensor]:

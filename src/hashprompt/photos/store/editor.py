@@ -9,7 +9,6 @@ from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.averaged_prompt.method import AveragedPrompt
 from hashprompt.methods.averaged_prompt.relabelling import relabel
 from hashprompt.parts.growing import load_grown, unfit_if_it_fails
-from hashprompt.parts.pooled_gaussians import PooledGaussians
 from hashprompt.photos.evaluation import (
     PhotoRecord,
     evaluate_version,
@@ -73,8 +72,7 @@ def trained_parts(store: Store, config: ClassifierConfig) -> list[str]:
     method = config.make_method({"epochs": 0})
     load_grown(method, store.tensors(store.version()))
     trained = ["the shared prompt", "the head's rows of other classes"]
-    pooled = isinstance(method.gaussians, PooledGaussians)
-    return trained * len(method.average) + ["shared covariances"] * pooled
+    return trained * len(method.average)
 
 
 def _trainer(store: Store, config: ClassifierConfig, quiet: bool) -> Trainer:

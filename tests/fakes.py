@@ -1,6 +1,7 @@
 """A small ViT, tasks of random images, and the engine's work without the engine."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone
 from hashprompt.engine.optimization import make_optimizer, take_step
 from hashprompt.methods import METHODS
-from hashprompt.methods.base import Batch, Method, Phase, StepRecord
+from hashprompt.methods.base import Batch, Losses, Method, Phase, StepRecord
 
 DIM, DEPTH = 16, 2
 
@@ -122,24 +123,26 @@ def carry_out(phase: Phase, task: Task, epochs: int | None = None, lr: float | N
     for epoch in range(epochs or phase.epochs):
         whole = epochs is not None and phase.draw is None
         for batch, rows in everything if whole else batches_of(phase, task):
-            take(phase, batch, optimizer, rows, epoch)
+            train_step(phase, batch, optimizer, rows, epoch)
 
 
 @torch.enable_grad()
-def take(
-    phase: Phase, batch: Batch, optimizer: torch.optim.Optimizer, rows: Tensor, epoch: int
-) -> None:
-    """A step of training."""
+def train_step(
+    phase: Phase,
+    batch: Batch,
+    optimizer: torch.optim.Optimizer,
+    rows: Tensor | None = None,
+    epoch: int = 0,
+) -> Losses:
+    """A step of training; returns the losses."""
     optimizer.zero_grad()
     losses, context, outputs = take_step(phase, batch)
     torch.stack(list(losses.values())).sum().backward()
-    if phase.update is None:
+    with phase.update(context) if phase.update else nullcontext():
         optimizer.step()
-    else:
-        with phase.update(context):
-            optimizer.step()
-    if phase.record is not None:
+    if phase.record is not None and rows is not None:
         phase.record(StepRecord(rows, epoch, None if outputs is None else outputs.detach()))
+    return losses
 
 
 def learn(method: Method, *tasks: Any, epochs: int | None = 2) -> None:

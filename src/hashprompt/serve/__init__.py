@@ -8,7 +8,7 @@ review_queue.py   unsure photos, stored if the user wants it
 photo_archive.py  taught photos in class folders (`--photos`)
 state_dir.py      the private folder of the server
 http/             checks of every request, forms and uploads, errors, log and metrics
-jobs/             sessions, one at a time, each in a process of its own
+jobs/             sessions, one at a time, each in a separate process
 routes/           the API
 page/             the page
 """

@@ -42,7 +42,7 @@ def kept_paths(folder: Path, lesson: Lesson, names: dict[str, str]) -> dict[str,
 
 
 def _class_folder(folder: Path, name: str) -> Target:
-    """Folder of a class: its name, or if file systems refuse that, a name with a mark of its own.
+    """Folder of a class: its name, or if file systems refuse that, a valid name with a mark.
 
     The mark follows from the class name, so photos of a class always lie together.
     """
@@ -106,7 +106,7 @@ def move_photos(moved: Moves) -> None:
 
 
 def _kept_photos(folder: Path, name: str) -> list[Target]:
-    """Kept photos of a class, without files that somebody else put beside them."""
+    """Kept photos of a class, without other files in the same folder."""
     with suppress(LinkError, UserError):  # a link, or no such folder
         place = _class_folder(folder, name)
         files = [entry.name for entry in listed(place) if entry.is_file(follow_symlinks=False)]

@@ -30,7 +30,6 @@ from hashprompt.serve.settings import ServeSettings
 ROUTERS = (predict.router, learn.router, history.router, review.router, pages.router)
 HEADER_SECONDS = 15.0  # to receive all headers
 KEEP_ALIVE = 10  # seconds between two requests of a connection
-BACKLOG = 512  # connections that wait to be accepted
 GRACE = 3  # seconds to finish answers when the server stops
 
 
@@ -136,9 +135,7 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     both = host == "::" and socket.has_dualstack_ipv6()
     try:
-        return socket.create_server(
-            (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both
-        )
+        return socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(

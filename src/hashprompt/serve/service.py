@@ -25,7 +25,7 @@ class Service:
 
     Args:
         settings: of the server.
-        worker: carries out sessions; by default in a process of its own.
+        worker: carries out sessions; by default in a separate process.
 
     Raises:
         UserError: if the folder is no classifier.

@@ -12,47 +12,47 @@ from hashprompt.photos.session import Effort
 
 MEGABYTE = 10**6
 OWN_FOLDERS = "(?:jobs|uploads)/[-0-9a-f]+"  # of a lesson, in the private folder
-OWN_LISTS = r"taught-(\d{4}-\d\d-\d\d)-[0-9a-f]{8}(?:[.]csv)?"  # as `jobs` calls them
+OWN_LISTS = r"taught-(\d{4}-\d\d-\d\d)-[0-9a-f]{8}(?:[.]csv)?"  # of photos of a job
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a client may ask of the server."""
+    """Limits of what clients may request."""
 
     photos: int = 1000  # to teach at a time
-    asked_photos: int = 64  # to ask about at a time
+    asked_photos: int = 64  # of a question
     photo_bytes: int = 30 * MEGABYTE
     body_bytes: int = 500 * MEGABYTE  # of a lesson
     asked_bytes: int = 64 * MEGABYTE  # of a question
-    memory_bytes: int = 512 * MEGABYTE  # of all questions that are being received or answered
+    memory_bytes: int = 512 * MEGABYTE  # of all questions that are received or answered
     json_bytes: int = MEGABYTE
-    unpacked_bytes: int = 1000 * MEGABYTE  # of a zip
-    zip_members: int = 5000  # folders and other files count too
-    waiting_photos: int = 256  # asked about and not yet answered; more are told to come again
+    unpacked_bytes: int = 1000 * MEGABYTE  # of a zip file
+    zip_members: int = 5000  # including folders and other files
+    waiting_photos: int = 256  # of all questions that wait for answers
     connections: int = 128
-    kept_photos: int = 500  # unsure ones; the oldest go
+    kept_photos: int = 500  # in the review queue; the oldest are removed
     kept_jobs: int = 100
     batch: int = 16  # photos in one pass of the ViT
     silent_seconds: float = 20.0  # that a client may pause while it sends or reads
-    slowest_bytes: int = 5000  # per second, on average, that a body must arrive with
+    slowest_bytes: int = 5000  # per second, on average, of a body
 
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """One server.
+    """Options of one server.
 
     Args:
-        folder: of the classifier, which need not be there yet.
-        backbone, options: as `ContinualClassifier` takes them.
-        hosts: names, beside addresses, under which a browser may know the server.
-        read_only: answer, and change nothing.
-        keep_unsure: begin to keep unsure photos; None: as it was.
-        photos: where taught photos are kept, in class folders; None: they are not.
-        effort: of learns, where a request names none.
-        reports: write a page of what changed after each learn, which shows confused photos.
-        sure: an answer of a lower probability is unsure.
-        unknown_threshold: a photo whose `unknown` is higher is unknown.
-        token: that every request must bring; None: none.
+        folder: of the classifier, which may be new.
+        backbone, options: as of `ContinualClassifier`.
+        hosts: names of the server for browsers, in addition to its addresses.
+        read_only: answer only; no teaching, no edits.
+        keep_unsure: store unsure photos; None: as before.
+        photos: folder for taught photos, in class folders; None: they are not stored.
+        effort: training effort, unless a request names one.
+        reports: write a report after each session, with pictures of confused photos.
+        sure: an answer with a lower probability is unsure.
+        unknown_threshold: a photo with a higher `unknown` is unknown.
+        token: required of every request; None: no token.
     """
 
     folder: Path
@@ -79,7 +79,7 @@ class ServeSettings:
         return is_loopback(self.host)
 
     def for_clients(self, text: str) -> str:
-        """A text without where things lie on the server, and what it calls them."""
+        """A text without paths of the server, nor names of files in the private folder."""
         weights = Path((self.backbone or "").rpartition("@")[2])
         for path in filter(None, (self.folder, self.photos, weights)):
             for parent in (path.resolve().parent, path.parent):

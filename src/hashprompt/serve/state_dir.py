@@ -1,4 +1,4 @@
-"""The private folder beside a classifier: jobs, uploads, unsure photos. Only its owner may read it.
+"""The private folder next to a classifier: jobs, uploads, unsure photos; for its owner only.
 
 zoo-serving/jobs/ID/        job.json; photos/ and their list until the job ends
 zoo-serving/uploads/ID/     uploads in progress; emptied when the server starts

@@ -76,7 +76,7 @@ export function addPhotos(items) {
   const others = items.length - zips.length - photos.length;
   const left = others ? `${count(others, "file")} left out: not a photo. ` : "";
   const several = zips.length > 1 ? "One zip file at a time. " : "";
-  const beside = zips.length && (photos.length || groups.length);
+  const mixed = zips.length && (photos.length || groups.length);
   if (zips.length) {
     clearTray();
     zip = zips[0].file;
@@ -84,7 +84,7 @@ export function addPhotos(items) {
     zip = null;
     for (const { file, folder } of photos) groupFor(folder).files.push(file);
   }
-  tell($("teach-note"), left + several + (beside ? "A zip file is taught separately, so the other photos were removed." : ""));
+  tell($("teach-note"), left + several + (mixed ? "A zip file is taught separately, so the other photos were removed." : ""));
   showTray();
   document.querySelector("#tray input:placeholder-shown")?.focus();
 }

@@ -7,7 +7,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,26 @@ class ThreadWorker:
 
     def stop(self) -> None:
         self.stopped.set()
+
+
+class PowerCut(BaseException):
+    """Nothing may catch it and tidy up."""
+
+
+class SilentWorker(ThreadWorker):
+    """Carries out a session, perhaps until a power cut, and never reports its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_over = threading.Event()
+
+    def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield {"progress": {"text": "", "fraction": 0.0, "seconds_left": None}}
+        with suppress(PowerCut):
+            carry_out(order, lambda event: None)
+        self.is_over.set()
+        self.stopped.wait(PATIENCE)
+        yield {"stopped": True}
 
 
 class Held:

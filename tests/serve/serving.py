@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 from fastapi.testclient import TestClient
 from pictures import NAMES, QUICK, stripes
@@ -179,7 +180,7 @@ def ended(client: TestClient, answer: Any) -> dict[str, Any]:
     return wait_for(client, answer.json()["id"])
 
 
-def wait_for(client: TestClient, name: str, states: tuple[str, ...] = ()) -> dict[str, Any]:
+def wait_for(client: httpx.Client, name: str, states: tuple[str, ...] = ()) -> dict[str, Any]:
     """A job, once it has ended or is in one of the states."""
 
     def found() -> dict[str, Any] | None:

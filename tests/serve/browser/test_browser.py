@@ -1,5 +1,6 @@
 """The page in a real browser, with a real server behind it: teaching and asking."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 # Teaching. ----------------------------------------------------------------------------------------
 
 
-def test_an_empty_classifier_leads_to_teach(journey: dict[str, str]) -> None:
+def test_the_first_classes_are_planned_and_taught(journey: dict[str, str]) -> None:
     assert journey["tab"] == "Teach"
-
-
-def test_the_plan_is_shown_before_anything_is_learned(journey: dict[str, str]) -> None:
-    assert "3 new classes" in journey["plan"]
-    assert "ash 6 photos, new" in journey["plan"]
-    assert "Usable after about" in journey["plan"]
-
-
-def test_the_result_is_shown_also_after_a_reload(journey: dict[str, str]) -> None:
+    assert re.search("3 new classes. Usable after about .* ash 6 photos, new", journey["plan"])
     assert journey["state after a reload"] in ("waiting", "running")
     assert journey["done"].startswith("Learned")
     assert "Open report" in journey["done"]

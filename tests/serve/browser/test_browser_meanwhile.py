@@ -63,16 +63,21 @@ def bring(page: Any, photo: Path, label: str) -> None:
     page.locator("#tray input").last.fill(label)
 
 
+def start(page: Any, photos: Path) -> None:
+    """Teach a photo after its plan."""
+    open_tab(page, "Teach")
+    bring(page, photos / "noise.png", "fig")
+    page.get_by_role("button", name="See the plan").click()
+    page.get_by_role("button", name="Start teaching").click()
+
+
 # Teaching. ----------------------------------------------------------------------------------------
 
 
 def test_photos_added_while_others_are_sent_stay(page: Any, photos: Path) -> None:
     say_instead(page, "/api/plan", PLAN)
     sent = hold(page, "/api/teach")
-    open_tab(page, "Teach")
-    bring(page, photos / "noise.png", "fig")
-    page.get_by_role("button", name="See the plan").click()
-    page.get_by_role("button", name="Start teaching").click()
+    start(page, photos)
     request = next_of(page, sent)
     expect(page.locator("#teach-busy")).to_have_text("Sending the photos…")
     bring(page, photos / "trees" / "ash" / "0-0.png", "ash")
@@ -86,10 +91,7 @@ def test_photos_added_while_others_are_sent_stay(page: Any, photos: Path) -> Non
 def test_photos_that_could_not_be_sent_are_put_back(page: Any, photos: Path) -> None:
     say_instead(page, "/api/plan", PLAN)
     sent = hold(page, "/api/teach")
-    open_tab(page, "Teach")
-    bring(page, photos / "noise.png", "fig")
-    page.get_by_role("button", name="See the plan").click()
-    page.get_by_role("button", name="Start teaching").click()
+    start(page, photos)
     request = next_of(page, sent)
     bring(page, photos / "trees" / "ash" / "0-0.png", "ash")
     request.fulfill(status=409, json={"error": "No more sessions now.", "request": "1"})

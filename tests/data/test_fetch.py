@@ -282,7 +282,7 @@ def get(data: DataSet, tmp_path: Path) -> Callable[..., list[str]]:
 def test_a_set_is_downloaded_verified_and_unpacked(get: Any, tmp_path: Path) -> None:
     said = get()
     assert (tmp_path / "root/made/train/a.txt").stat().st_size == 512_000
-    assert any("is whole (checksum as published)" in line for line in said)
+    assert any("is complete (checksum as published)" in line for line in said)
     assert sorted(p.name for p in tmp_path.glob("root/[!.]*")) == ["made", "made.tar.gz"]
 
 
@@ -304,7 +304,7 @@ def test_an_interrupted_download_resumes(get: Any, server: Any, tmp_path: Path) 
     server.cuts = [third] + [0] * download.MAX_IDLE_TRIES
     with pytest.raises(UserError, match="Run the command again to resume") as caught:
         get()
-    assert f"put it there as {tmp_path / 'root/made.tar.gz'}" in str(caught.value)
+    assert f"save the file as {tmp_path / 'root/made.tar.gz'}" in str(caught.value)
     assert not (tmp_path / "root/made").exists()
     server.requests.clear()
     get()

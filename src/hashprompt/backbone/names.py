@@ -1,4 +1,4 @@
-"""The names of backbones, with a sentence each. Nothing heavy is imported to know them."""
+"""The names of backbones, with a sentence each. Nothing heavy is imported here."""
 
 import difflib
 import re
@@ -22,7 +22,7 @@ PUBLISHED = re.compile(r"^    '([a-z]\w*\.\w+)':", re.MULTILINE)  # keys of timm
 
 
 def available_backbones() -> dict[str, str]:
-    """Backbones by name, with a sentence each and where their files are, for listings."""
+    """Backbones by name, with a sentence each and their files, for listings."""
     return {
         NANO: "embedded toy: 6 blocks, width 128, 32 px, pretrained on synthetic glyphs",
         **dict(describe()),
@@ -48,12 +48,12 @@ def cached_models() -> dict[str, str]:
 
 
 def with_full_file(name: str) -> str:
-    """The name of a backbone that means the same from every folder, so that `resume` works.
+    """The name of a backbone with an absolute path, so that `resume` works from every folder.
 
-    A name with a tag is left to timm, which knows all that are published.
+    Names with a tag are checked by timm later.
 
     Raises:
-        UserError: for what cannot be the name of a backbone, or a file that is not there.
+        UserError: for an unknown name or a missing file.
     """
     brought = brought_file(name)
     if brought is None:
@@ -67,10 +67,10 @@ def with_full_file(name: str) -> str:
 
 
 def refusal(name: str) -> str:
-    """The message for a name that is no backbone, or that does not say which weights."""
+    """The message for an unknown name, or one without the tag of its weights."""
     tagged = [full for full in timm_names() if full.partition(".")[0] == name.partition(".")[0]]
     if tagged:
-        # Without a tag timm takes the newest; one name has stood for three `21k` that way.
+        # Without a tag timm takes the newest; one name stood for three `21k` in this way.
         return (
             f"`{name}` does not say which weights: a timm name needs its tag. Choose one of "
             f"{', '.join(f'`{full}`' for full in tagged)}."
@@ -82,9 +82,9 @@ def refusal(name: str) -> str:
 
 
 def timm_names(module: str = "*") -> list[str]:
-    """Published weights, `ARCHITECTURE.TAG`, as the source of timm's modules has them.
+    """Published weights, `ARCHITECTURE.TAG`, from the source of timm's modules.
 
-    Read as text: importing timm takes seconds, and a wrong name should be refused at once.
+    They are read as text, since importing timm takes seconds.
     """
     spec = find_spec("timm")
     folders = [Path(place) / "models" for place in (spec and spec.submodule_search_locations) or ()]

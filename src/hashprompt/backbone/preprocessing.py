@@ -1,4 +1,4 @@
-"""What a loaded backbone is, and how images must look for it."""
+"""A loaded backbone and its preprocessing."""
 
 import hashlib
 import math
@@ -24,7 +24,7 @@ STATISTICS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How images must look for these weights."""
+    """The preprocessing of images for these weights."""
 
     image_size: int
     mean: tuple[float, ...]
@@ -35,7 +35,7 @@ class Preprocessing:
         return asdict(self)
 
     def statistics(self) -> dict[str, Any]:
-        """What belongs to the weights, whatever the image size; as JSON has it."""
+        """The part that does not depend on the image size, as JSON."""
         return {
             "mean": list(self.mean),
             "std": list(self.std),
@@ -45,13 +45,13 @@ class Preprocessing:
 
 @dataclass(frozen=True)
 class LoadedBackbone:
-    """A backbone with its preprocessing and the hash that identifies its weights."""
+    """A backbone with its preprocessing and the hash of its weights."""
 
     name: str
     model: Backbone
     preprocessing: Preprocessing
     weights_sha256: str
-    native_size: int  # pixels a side that the weights were made for
+    native_size: int  # pixels per side of the weights
 
 
 def weights_hash(vit: "ViT") -> str:

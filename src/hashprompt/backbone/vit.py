@@ -1,4 +1,4 @@
-"""One frozen ViT for every method, with a few places to inject something."""
+"""One frozen ViT for every method, with sites for injections."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -13,32 +13,32 @@ from torch import Tensor, nn
 from hashprompt.errors import UserError
 
 Tokens = Callable[[Tensor], Tensor]  # a function of tokens (B, N, D)
-Edit = Callable[[Tensor, Tensor], Tensor]  # (what entered a layer, what came out) -> instead of it
-# Layers of a block whose outcome can be edited; "" is the block itself.
+Edit = Callable[[Tensor, Tensor], Tensor]  # (input of a layer, its output) -> new output
+# Layers of a block whose output can be edited; "" is the block itself.
 LAYERS = ("norm1", "attn.qkv", "attn.proj", "attn", "norm2", "mlp.fc1", "mlp.fc2", "mlp", "")
 
 
 @dataclass(frozen=True)
 class Injection:
-    """What a method adds to the frozen ViT, by 0-based block index.
+    """Additions of a method to the frozen ViT, by 0-based block index.
 
-    A prefix or extra tokens may be a function: it gets the tokens that enter the block, (B, N, D).
+    A prefix or extra tokens may be a function of the tokens that enter the block, (B, N, D).
 
     Args:
         prefix: block -> (B, 2, L, D): L keys and L values put before the block's own, after its
             qkv projection. Queries and the number of tokens do not change.
-        gates: block -> what is added to the scores (B, H, N, L) of the block's prefix before the
-            softmax, as a function of them.
-        compensate: whether the attention that prefixes get is raised to 1 after the softmax, and
-            that of the block's own tokens left as it is (LAE).
+        gates: block -> a function of the scores (B, H, N, L) of the block's prefix, which is added
+            to them before the softmax.
+        compensate: whether the attention to prefixes is normalised to 1 after the softmax, while
+            that to the block's own tokens is kept (LAE).
         tokens: block -> (B, L, D): extra tokens that join the sequence before the block. They
             stand behind the patches, so CLS keeps index 0 (attention does not know the order).
-        keep_tokens: whether extra tokens travel on to the next block or are dropped after theirs.
-        edits: layer -> a function of what enters the layer and of what comes out, which replaces
-            the latter; it must treat tokens one by one. Layers have timm's names: `patch_embed`,
+        keep_tokens: whether extra tokens are passed to the next block or dropped after theirs.
+        edits: layer -> a function of the input and the output of the layer, which replaces the
+            output; it must treat tokens one by one. Layers have timm's names: `patch_embed`,
             `norm`, and in a block `blocks.3.attn.qkv` (see LAYERS). `blocks.3.attn` and
-            `blocks.3.mlp` are the branches that join the residual stream: the former is given
-            what its projections read, the latter what the MLP's norm reads.
+            `blocks.3.mlp` are the branches that join the residual stream; the input of the former
+            is that of its projections, of the latter that of the MLP's norm.
         weights: parameter -> its values in these passes, by timm's name.
     """
 
@@ -57,7 +57,7 @@ class Injection:
 
     @property
     def kind(self) -> str:
-        """Of a pass with it: `plain`, `prompted`, or `whole` if the ViT's own weights change."""
+        """The kind of a pass: `plain`, `prompted`, or `whole` if the ViT's own weights change."""
         if self.weights:
             return "whole"
         return "prompted" if self.blocks or self.edits else "plain"
@@ -95,7 +95,7 @@ class Backbone(nn.Module):
 
         Args:
             images: (B, 3, H, W) normalised.
-            inject: of which weights, and the edit of `patch_embed`, matter here.
+            inject: only its weights and the edit of `patch_embed` are used here.
 
         Returns:
             (B, N, D), CLS first.
@@ -159,7 +159,7 @@ class Backbone(nn.Module):
 
     @contextmanager
     def _using(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
-        """The ViT with other values of some parameters, until the end of the block."""
+        """The ViT with other values of some parameters, inside the context."""
         places = [(*self._place(name), value) for name, value in weights.items()]
         own = [parameters[leaf] for parameters, leaf, _ in places]
         try:
@@ -171,7 +171,7 @@ class Backbone(nn.Module):
                 parameters[leaf] = value
 
     def _place(self, name: str) -> tuple[dict[str, Any], str]:
-        """Where a parameter is held, and its name there."""
+        """The dictionary that holds a parameter, and its name there."""
         path, _, leaf = name.rpartition(".")
         if name not in self._parameter_names:
             raise UserError(f"This backbone has no parameter `{name}`.")
@@ -198,7 +198,7 @@ def _given(extra: Tensor | Tokens | None, x: Tensor) -> Tensor | None:
 
 
 def edited(inject: Injection, layer: str, x: Tensor, out: Tensor) -> Tensor:
-    """What comes out of a layer, after the edit if there is one; x is what entered it."""
+    """The output of a layer after its edit, if there is one; x is the input."""
     edit = inject.edits.get(layer)
     return out if edit is None else edit(x, out)
 
@@ -206,20 +206,20 @@ def edited(inject: Injection, layer: str, x: Tensor, out: Tensor) -> Tensor:
 def run_block(
     block: Any, x: Tensor, inject: Injection, index: int, cls_only: bool = False
 ) -> Tensor:
-    """A block with what is injected into it.
+    """A block with its injections.
 
     Args:
         block: norm, attention, layer scale, residual; the same with the MLP.
         x: (B, N, D) tokens.
         inject: for all blocks.
         index: which block this is.
-        cls_only: compute the outcome for the class token alone (exact, and cheaper).
+        cls_only: compute the output of the class token only (exact, and cheaper).
 
     Returns:
         (B, N, D), or (B, 1, D) with ``cls_only``.
     """
     name = f"blocks.{index}"
-    kept = slice(0, 1) if cls_only else slice(None)  # tokens whose outcome is needed
+    kept = slice(0, 1) if cls_only else slice(None)  # tokens whose output is needed
     entered = x[:, kept]
     z = edited(inject, f"{name}.norm1", x, block.norm1(x))
     prefix = _given(inject.prefix.get(index), x)

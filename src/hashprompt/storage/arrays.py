@@ -1,4 +1,4 @@
-"""Arrays of `.npz` files: what would take more memory than a file may is refused before it does."""
+"""Arrays of `.npz` files; a file that would take too much memory is refused before reading."""
 
 import os
 import zipfile
@@ -17,7 +17,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a file written by `numpy.savez`, by name; nothing is unpickled.
 
     Raises:
-        UserError: if it is not there, is no such file, or would take more memory than a file may.
+        UserError: if it is missing, not an .npz file, or would take too much memory.
     """
     try:
         with open_file(path) as file, zipfile.ZipFile(file) as packed:
@@ -43,8 +43,8 @@ def _check_sizes(members: list[zipfile.ZipInfo], path: Path, size: int) -> None:
     total = sum(member.file_size for member in members)
     if total > SMALL and total > MAX_RATIO * size:
         raise UserError(
-            f"{path} has {size / 1e6:,.1f} MB and would take {total / 1e6:,.0f} MB unpacked. No "
-            "images or weights shrink so much: it is not opened."
+            f"{path} has {size / 1e6:,.1f} MB and would take {total / 1e6:,.0f} MB unpacked. It is "
+            "not opened: images and weights do not shrink so much."
         )
     if total > memory_budget():
         raise UserError(

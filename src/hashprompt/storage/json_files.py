@@ -20,9 +20,9 @@ MAX_BYTES, MAX_VALUES = 256 * 10**6, 10 * 10**6
 
 
 class DamagedError(UserError):
-    """A file is there, or should be, but does not hold what was written.
+    """A file is missing or does not hold what was written.
 
-    An error of the disk is none: what cannot be read now may be read later.
+    Errors of the disk are not damage: the file may be readable later.
     """
 
     def __init__(self, path: Path, reason: str, advice: str = "") -> None:
@@ -31,9 +31,9 @@ class DamagedError(UserError):
 
 
 def write_json(target: Target, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Write an object with its format and a checksum; returns what `read_json` will give."""
-    # Through JSON, so that what is summed and returned is what a reader gets. A number that is not
-    # finite, which JSON does not know, becomes null: a measure that failed must not cost a run.
+    """Write an object with its format and a checksum; returns the value of `read_json`."""
+    # Through JSON, so that the checksum and the result are those of a reader. Non-finite numbers,
+    # which JSON lacks, become null: a failed measure must not end a run.
     text = json.dumps({**value, "format": FORMAT})
     written: dict[str, Any] = json.loads(text, parse_constant=lambda name: None)
     sealed = {**written, "sha256": json_sha256(written)}
@@ -45,13 +45,13 @@ def read_json(path: Target, schema: type[Schema], advice: str) -> dict[str, Any]
     """Read what `write_json` wrote, without the checksum.
 
     Args:
-        schema: what it must hold.
-        advice: what the user can do if it is damaged.
+        schema: of its content.
+        advice: for the user, if it is damaged.
 
     Raises:
-        FileNotFoundError: if it is not there.
-        DamagedError: if it is not what was written, or not what the schema says.
-        UserError: if it cannot be read now, or only by another version of hashprompt.
+        FileNotFoundError: if it is missing.
+        DamagedError: if the checksum or the schema does not fit.
+        UserError: if it cannot be read now, or is of another version of hashprompt.
     """
     try:
         value = parse_json(read_file(path, MAX_BYTES))
@@ -72,7 +72,7 @@ def read_json(path: Target, schema: type[Schema], advice: str) -> dict[str, Any]
 
 
 def check_schema(path: Path, value: Any, schema: Any, advice: str = "") -> None:
-    """Refuse the content of a file that is not of a schema, a model or any other type."""
+    """Refuse content that does not fit a schema, a model or any other type."""
     try:
         TypeAdapter(schema).validate_python(value)
     except ValidationError as error:
@@ -80,7 +80,7 @@ def check_schema(path: Path, value: Any, schema: Any, advice: str = "") -> None:
 
 
 def parse_json(content: bytes) -> Any:
-    """The value of a JSON text that a stranger may have written.
+    """The value of a JSON text of unknown origin.
 
     Raises:
         ValueError: also for numbers that are not finite, too many values and too deep a nesting.

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock file that is free again when its holder dies."""
+"""One writer at a time: a lock file that is released when its process ends."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,13 +17,13 @@ def locked(folder: Path, in_use: Callable[[], str]) -> Iterator[None]:
     """Hold the lock of a folder.
 
     Args:
-        folder: is made if it is not there.
-        in_use: what to say to whoever comes second.
+        folder: created if it is missing.
+        in_use: the message if another process holds the lock.
 
     Raises:
-        UserError: at once, if another holds it or the disk does not take a lock.
+        UserError: at once, if it is held or the file system has no locks.
     """
-    # Of the process: a server takes it in one thread and lets go of it in another.
+    # Per process: a server acquires it in one thread and releases it in another.
     lock = FileLock(inside(folder, LOCK), thread_local=False)
     with in_words(folder):
         make_folder(as_given(folder))

@@ -1,4 +1,4 @@
-"""Folders that are no folders of this machine: `s3://bucket/x` and all else that fsspec knows."""
+"""Folders elsewhere: `s3://bucket/x` and all other addresses that fsspec supports."""
 
 import secrets
 from contextlib import suppress
@@ -16,12 +16,12 @@ class RemoteFolder:
     def __init__(self, uri: str) -> None:
         try:
             self._files, root = url_to_fs(uri)
-        except (ImportError, ValueError) as error:  # the package for it is missing, or no such kind
+        except (ImportError, ValueError) as error:  # unknown, or its package is missing
             raise UserError(f"Cannot use {shortened(uri)}: {shortened(error, 200)}") from error
         self._root = root.rstrip("/")
 
     def versions(self, folder: str) -> dict[str, str]:
-        """All files below a folder, and of each a text that changes with its content."""
+        """All files below a folder, each with a text that changes with its content."""
         self._files.invalidate_cache()
         try:
             found = self._files.find(f"{self._root}/{folder}", detail=True)
@@ -45,6 +45,6 @@ class RemoteFolder:
         self._files.mv(aside, final)
 
     def remove(self, name: str) -> None:
-        """Remove a file if it is there."""
+        """Remove a file if it exists."""
         with suppress(FileNotFoundError):
             self._files.rm_file(f"{self._root}/{name}")

@@ -1,4 +1,4 @@
-"""What JSON files may hold: the base of their schemas, and the kinds of values they share."""
+"""The base of the schemas of JSON files, and the types of values they share."""
 
 from typing import Annotated, Any
 
@@ -7,21 +7,21 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from hashprompt.errors import shortened
 
 MAX_TASKS = 10_000
-DEEPEST = 8  # lists and objects within each other, in values of which no more is known
+MAX_DEPTH = 8  # of nested lists and objects in values without a schema
 
 
 def _shallow(value: Any) -> Any:
     level = [value]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         parts = (v for v in level if isinstance(v, dict | list))
         level = [v for p in parts for v in (p.values() if isinstance(p, dict) else p)]
         if not level:
             return value
-    raise ValueError(f"lists and objects are nested more than {DEEPEST} deep")
+    raise ValueError(f"lists and objects are nested more than {MAX_DEPTH} deep")
 
 
 class Schema(BaseModel):
-    """Base of all: no value is converted, none is infinite; later versions may add fields."""
+    """Base of all: values are not converted and finite; later versions may add fields."""
 
     model_config = ConfigDict(
         strict=True, extra="allow", allow_inf_nan=False, frozen=True, defer_build=True
@@ -50,7 +50,7 @@ Accuracy = Annotated[
 
 
 def first_problem(error: ValidationError) -> str:
-    """`classes.3: Input should be a valid string`, of the first field that is wrong."""
+    """The first wrong field, e.g. `classes.3: Input should be a valid string`."""
     problem = error.errors(include_url=False, include_input=False)[0]
     field = shortened(".".join(map(str, problem["loc"])), 100)
     message = shortened(problem["msg"].removeprefix("Value error, "), 200)

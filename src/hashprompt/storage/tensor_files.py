@@ -26,7 +26,7 @@ def tensor_bytes(tensors: Mapping[str, "Tensor"], metadata: dict[str, str] | Non
 def bytes_to_tensors(path: Path, content: bytes) -> "dict[str, Tensor]":
     """The tensors of a safetensors file that was read, not mapped.
 
-    Mapped, a file that another program cuts short would take us down.
+    A mapped file that another program truncates would end the process.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -38,10 +38,10 @@ def bytes_to_tensors(path: Path, content: bytes) -> "dict[str, Tensor]":
 
 
 def map_tensor_file(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
-    """Tensors and metadata of a safetensors file, mapped: for weights, which are copied at once.
+    """Tensors and metadata of a mapped safetensors file, for weights, which are copied at once.
 
     Raises:
-        OSError, SafetensorError: for what is no such file.
+        OSError, SafetensorError: for any other file.
     """
     from safetensors import safe_open
 
@@ -58,8 +58,8 @@ def read_checkpoint(path: Path, harmless: list[Any]) -> Any:
         harmless: classes and functions that it may contain in addition to tensors.
 
     Raises:
-        UserError: if it becomes larger when it is read.
-        Exception: of many kinds, for what is no such file.
+        UserError: if it is compressed.
+        Exception: of many kinds, for any other file.
     """
     import torch
     from torch.serialization import safe_globals
@@ -71,7 +71,7 @@ def read_checkpoint(path: Path, harmless: list[Any]) -> Any:
 
 
 def _check_packing(path: Path, file: BinaryIO) -> None:
-    """Refuse a zip file that becomes larger when it is read: `torch.save` does not compress."""
+    """Refuse a compressed zip file: `torch.save` does not compress."""
     if not zipfile.is_zipfile(file):
         return  # torch's older format
     with zipfile.ZipFile(file) as packed:

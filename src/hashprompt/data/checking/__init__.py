@@ -1,1 +1,1 @@
-"""A data set looked at before a run: what is wrong with it, and a contact sheet."""
+"""Checks of a data set before a run, and a contact sheet."""

@@ -1,4 +1,4 @@
-"""A contact sheet: some images of every class on one page, to look at with one's own eyes."""
+"""A contact sheet: some images of every class on one page."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -22,33 +22,30 @@ INK, GROUND, FAINT = (20, 20, 20), (255, 255, 255), (120, 120, 120)
 def contact_sheet(source: ImageSource) -> Image.Image:
     """Rows are classes (at most 24, spread over all), six training and two test images each."""
     present = torch.unique(source.train.labels).tolist()
-    step = max(1, -(-len(present) // MAX_CLASSES))
-    chosen = present[::step]
-    width = LABEL + (TRAIN + TEST) * (CELL + GAP) + 3 * GAP
-    height = HEAD + len(chosen) * (CELL + GAP)
-    page = Image.new("RGB", (width, height), GROUND)
+    chosen = present[:: max(1, -(-len(present) // MAX_CLASSES))]
+    second = LABEL + TRAIN * (CELL + GAP) + 2 * GAP  # where test images begin
+    size = second + TEST * (CELL + GAP) + GAP, HEAD + len(chosen) * (CELL + GAP)
+    page = Image.new("RGB", size, GROUND)
     draw = ImageDraw.Draw(page)
     large, small = _font(14), _font(11)
     title = f"{source.name}: {len(chosen)} of {len(present)} classes"
     draw.text((GAP, GAP), visible(title), INK, large)
-    for x, heading in ((LABEL, "training"), (LABEL + TRAIN * (CELL + GAP) + 2 * GAP, "test")):
-        draw.text((x, GAP + 20), heading, FAINT, large)
+    parts = (("training", source.train, TRAIN, LABEL), ("test", source.test, TEST, second))
+    for heading, _, _, left in parts:
+        draw.text((left, GAP + 20), heading, FAINT, large)
     for row, label in enumerate(chosen):
         top = HEAD + row * (CELL + GAP)
         draw.text((GAP, top + 30), shortened(source.class_names[label], 25), INK, large)
-        counts = [int((table.labels == label).sum()) for table in (source.train, source.test)]
-        draw.text((GAP, top + 50), f"{counts[0]} training, {counts[1]} test", FAINT, small)
-        left = LABEL
-        for table, count in ((source.train, TRAIN), (source.test, TEST)):
-            for image in _some(table, label, count):
-                page.paste(_thumbnail(image), (left, top))
-                left += CELL + GAP
-            left = LABEL + TRAIN * (CELL + GAP) + 2 * GAP
+        counts = [f"{int((t.labels == label).sum())} {part}" for part, t, _, _ in parts]
+        draw.text((GAP, top + 50), ", ".join(counts), FAINT, small)
+        for _, table, count, left in parts:
+            for column, image in enumerate(_some(table, label, count)):
+                page.paste(_thumbnail(image), (left + column * (CELL + GAP), top))
     return page
 
 
 def photo_sheet(title: str, images: Sequence[Tensor]) -> bytes:
-    """Photos (3, H, W) uint8 side by side under a title, as JPEG; no metadata comes along."""
+    """Photos (3, H, W) uint8 side by side under a title, as JPEG without metadata."""
     rows = -(-len(images) // COLUMNS) or 1
     size = COLUMNS * (PHOTO + GAP) + GAP, HEAD + rows * (PHOTO + GAP)
     page = Image.new("RGB", size, GROUND)
@@ -64,7 +61,7 @@ def photo_sheet(title: str, images: Sequence[Tensor]) -> bytes:
 
 
 def _font(size: int) -> ImageFont.FreeTypeFont:
-    """Ships with matplotlib and knows Latin, Greek and Cyrillic letters."""
+    """A font of matplotlib with Latin, Greek and Cyrillic letters."""
     file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
     return ImageFont.truetype(str(file), size)
 

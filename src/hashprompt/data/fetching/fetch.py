@@ -1,4 +1,4 @@
-"""Get data sets from the internet, on request only: resumable, and verified before any use."""
+"""Downloads of data sets, on request only: resumable, and verified before use."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,10 +20,10 @@ from hashprompt.storage.files import inside, reason_of, remove_file
 def fetch(
     data: DataSet, root: Path, say: Callable[[str], None], watch: Watch = show_on_terminal
 ) -> None:
-    """Bring all files of a data set into the data root, as far as they are not there yet.
+    """Download the missing files of a data set into the data root, verify and unpack them.
 
-    A file that somebody put there is used instead of a download, after the same check. Archives
-    stay where they are.
+    A file that the user put there is used instead of a download, after the same check. Archives
+    are kept.
     """
     if not data.files:
         raise UserError(f"`{data.name}` cannot be fetched. Expected in {root}: {data.layout}.")
@@ -33,7 +33,7 @@ def fetch(
             continue
         file = _at_hand(remote, root) or _download(remote, root, watch)
         verify(file, remote)
-        say(f"{file} is whole (checksum as published).")
+        say(f"{file} is complete (checksum as published).")
         if remote.gives:
             unpack(file, root / remote.into)
             if not remote.result(root).exists():
@@ -45,7 +45,7 @@ def fetch(
 
 
 def verify(file: Path, remote: PublishedFile) -> None:
-    """Compare with the published checksum; raises for a file that must not be opened."""
+    """Compare with the published checksum; raises for another file."""
     kind, expected = ("sha256", remote.sha256) if remote.sha256 else ("md5", remote.md5)
     try:
         found, size = file_hash(file, kind), file.stat().st_size
@@ -62,7 +62,7 @@ def verify(file: Path, remote: PublishedFile) -> None:
 
 
 def _at_hand(remote: PublishedFile, root: Path) -> Path | None:
-    """The file, where somebody put it: in the root, or where we would."""
+    """The file if it exists, in the root or in its folder."""
     places = (root / remote.into / remote.name, root / remote.name)
     return next((place for place in places if place.is_file()), None)
 
@@ -74,12 +74,12 @@ def _download(remote: PublishedFile, root: Path, watch: Watch) -> Path:
         download(remote.url, target, watch, remote.size or MAX_SIZE)
     except DownloadError as error:
         raise UserError(
-            f"Could not get {remote.url}: {error}. Run the command again to resume. Or get the "
-            f"file in another way and put it there as {target}."
+            f"Could not get {remote.url}: {error}. Run the command again to resume, or save "
+            f"the file as {target} yourself."
         ) from error
     try:
         verify(target, remote)
     except UserError:
-        remove_file(target)  # ours, complete and wrong: nothing to resume from
+        remove_file(target)  # complete and wrong: nothing to resume
         raise
     return target

@@ -1,6 +1,5 @@
 """`npz:FILE`: images, labels and, optionally, domains or coarse labels as arrays."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +23,6 @@ def read_arrays(path: Path, labels: Labels = "fine") -> ImageSource:
     It holds x_train, y_train, x_test, y_test, and may hold `names`; d_train and d_test (domain of
     each image) with `domain_names`; `fine_to_coarse` with `coarse_names`.
     """
-    if not os.path.exists(path):
-        raise UserError(f"No file `{path}`. Give npz:FILE with {', '.join(NEEDED)}.")
     try:
         arrays = read_npz(path)
     except UserError as error:

@@ -6,7 +6,8 @@ when the set is loaded.
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.resources import files
@@ -111,6 +112,18 @@ def need(root: Path, *names: str) -> None:
     for name in names:
         if not (os.path.isfile(root / name) or os.path.isdir(root / name)):
             raise MissingFiles(root / name)
+
+
+@contextmanager
+def published_files(place: Path) -> Iterator[None]:
+    """Refuse files whose checksums torchvision finds to differ, before it opens them."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise UserError(
+            f"The files in {place} are not the published ones (checksums differ) and are not "
+            "opened. Remove them and fetch them again."
+        ) from error
 
 
 def read_list(file: Path) -> bytes:

@@ -10,8 +10,7 @@ from torchvision import datasets
 from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.reading.arrays import coarse_source, to_tensor
 from hashprompt.data.reading.options import Track, untracked
-from hashprompt.data.sets.base import need
-from hashprompt.errors import UserError
+from hashprompt.data.sets.base import need, published_files
 from hashprompt.options.stream import StreamOptions
 
 
@@ -21,13 +20,8 @@ def cifar_tables(
     """Training and test images of CIFAR-10 or CIFAR-100, and the names of the classes."""
     names = [name for name, _ in (*kind.train_list, *kind.test_list)]
     need(root, *(f"{kind.base_folder}/{name}" for name in (*names, kind.meta["filename"])))
-    try:  # torchvision compares the checksum of every file before it unpickles one
+    with published_files(root / kind.base_folder):  # no file is unpickled before
         parts = [kind(str(root), train=train) for train in (True, False)]
-    except RuntimeError as error:
-        raise UserError(
-            f"The files in {root / kind.base_folder} are not the published ones (checksums differ) "
-            "and are not opened. Remove the folder and fetch them again."
-        ) from error
     train, test = (
         ImageTable(to_tensor(part.data, kind.base_folder), torch.tensor(part.targets))
         for part in parts

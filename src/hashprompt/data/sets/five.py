@@ -16,7 +16,7 @@ from hashprompt.data.reading.entries import held_out
 from hashprompt.data.reading.folders import scan_classes
 from hashprompt.data.reading.image_stores import DecodedImages, Photos, open_photos
 from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
-from hashprompt.data.sets.base import MissingFiles, need
+from hashprompt.data.sets.base import MissingFiles, need, published_files
 from hashprompt.data.sets.cifar import cifar_tables
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
@@ -54,13 +54,8 @@ def _idx(kind: type[datasets.MNIST]) -> FiveLoader:
 
 def _svhn(root: Path, track: Track) -> ImageSource:
     need(root, "train_32x32.mat", "test_32x32.mat")
-    try:  # torchvision compares checksums first
+    with published_files(root / "train_32x32.mat"):
         parts = [datasets.SVHN(str(root), split=split) for split in ("train", "test")]
-    except RuntimeError as error:
-        raise UserError(
-            f"train_32x32.mat or test_32x32.mat in {root} is not the published file (checksums "
-            "differ). Remove both and fetch them again."
-        ) from error
     train, test = (
         ImageTable(torch.from_numpy(part.data), torch.from_numpy(part.labels).long())
         for part in parts

@@ -1,4 +1,4 @@
-"""Procedural pictures: categories given by random formulas, drawn in batches.
+"""Synthetic images: categories given by random formulas, drawn in batches.
 
 A category is a *recipe*: a cloud of points along strokes, a polygon or a fractal, or a texture
 made of waves. An instance is the recipe under a random warp, in random colours, over a random

@@ -1,4 +1,4 @@
-"""The names of streams, with a sentence each. Nothing heavy is imported to know them."""
+"""The names of streams, with a sentence each. Nothing heavy is imported here."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ from hashprompt.data.sets import SETS
 from hashprompt.errors import UserError
 from hashprompt.options import unknown
 
-DEMO = "glyphs-pairs"  # what is learned where no stream is named
+DEMO = "glyphs-pairs"  # the default stream
 EMBEDDED = {
     "glyphs-pairs": "two synthetic glyphs, the warm one is the label, class-incremental, 10 tasks",
     "glyphs": "one synthetic glyph, easy for frozen features, class-incremental, 10 tasks",
-    "glyphs-domains": "glyphs in several styles, domain-incremental",
+    "glyphs-domains": "synthetic glyphs in several styles, domain-incremental",
     "digits": "scikit-learn's handwritten digits, class-incremental, 5 tasks",
 }
 KINDS = {
@@ -34,13 +34,13 @@ def available_streams() -> dict[str, str]:
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """Prefix and place of a stream that the user brings; None for one that we know by name.
+    """Prefix and path of a stream that the user brings; None for a known name.
 
-    A name always wins over a file that happens to be called like it: `./glyphs` and `npz:glyphs`
-    mean the file.
+    A known name takes precedence over a file of the same name: `./glyphs` and `npz:glyphs` are the
+    file.
 
     Raises:
-        UserError: for what is neither.
+        UserError: for an unknown name.
     """
     if name in EMBEDDED or name in SETS:
         return None
@@ -57,7 +57,7 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def with_full_path(name: str) -> str:
-    """The name of a stream that means the same from every folder, so that `resume` works there."""
+    """The name of a stream with an absolute path, so that `resume` works from every folder."""
     found = split_name(name)
     if found is None or found[0] == "hf" or not Path(found[1]).exists():
         return name

@@ -1,6 +1,4 @@
-"""The clean view of photos without torch: the pixels that `Views.clean` gives, before they are
-normalised.
-"""
+"""The clean view of photos without torch: the pixels of `Views.clean` before normalisation."""
 
 import numpy as np
 from PIL import Image
@@ -17,7 +15,7 @@ def central_pixels(
     Args:
         image: (3, H, W) uint8.
         size: S, pixels a side.
-        interpolation: a key of ``FILTERS``; others are taken for bicubic, as in `Views`.
+        interpolation: a key of ``FILTERS``; others mean bicubic, as in `Views`.
         center: share of the resized image that is kept.
 
     Returns:

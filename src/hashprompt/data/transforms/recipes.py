@@ -1,7 +1,7 @@
-"""Transforms by name: how each paper's code prepares images, as options of `Views`.
+"""Transforms by name: the image preparation of each paper's code, as options of `Views`.
 
-Sources are the public repositories; `docs/data.md` names them. A name that differs between CIFAR
-and other data has two recipes; the one for CIFAR is taken when the stream's name says CIFAR.
+The values are those of the public repositories; `docs/data.md` lists them. A name that differs for
+CIFAR has two recipes; a stream with `cifar` in its name uses that for CIFAR.
 """
 
 import json
@@ -66,7 +66,7 @@ def make_views(
     center: float | None = None,
     normalize: Normalize | None = None,
 ) -> Views:
-    """The views of a recipe; values that are given take the place of the recipe's."""
+    """The views of a recipe; given values replace those of the recipe."""
     recipe = find_recipe(transform, stream)[1]
     center = recipe.center if center is None else center
     _check_center(center, preprocessing.image_size)
@@ -86,12 +86,11 @@ def make_views(
 
 
 def _check_center(center: float, image_size: int) -> None:
-    """The whole image is resized before its centre is cut out: a tiny centre needs a vast one."""
+    """Refuse a tiny centre: the whole image is resized before its centre is cut out."""
     if not math.isfinite(image_size / center) or image_size / center > MAX_RESIZED:
         raise UserError(
-            f"center={center:g} is too small: for an image_size of {image_size} it would resize "
-            f"images to more than {MAX_RESIZED:,} pixels a side. Use "
-            f"{math.ceil(100 * image_size / MAX_RESIZED) / 100:g} or more."
+            f"center={center:g} would resize images to more than {MAX_RESIZED:,} pixels per side. "
+            f"Use {math.ceil(100 * image_size / MAX_RESIZED) / 100:g} or more."
         )
 
 
@@ -103,8 +102,8 @@ def describe_views(views: Views, transform: Transform, stream: str) -> dict[str,
         "area": views.area,
         "center": views.center,
     }
-    if views.by_image:  # absent for the weights' own, whose results are older than recipes
+    if views.by_image:  # the default transform needs no name
         description["recipe"] = find_recipe(transform, stream)[0]
     if views.colours:
         description["colours"] = asdict(views.colours)
-    return json.loads(json.dumps(description))  # lists for tuples, as it will be read back
+    return json.loads(json.dumps(description))  # lists for tuples, as it is read back

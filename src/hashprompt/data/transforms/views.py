@@ -1,7 +1,7 @@
 """Three views of images: `train` (augmented), `clean` (for tests and features) and `raw` (pixels).
 
-Arrays of one size go through in one piece, on the device of the batch. Photos of differing sizes,
-and the recipes of other papers, go image by image through torchvision.
+Arrays of one size are transformed as a batch, on its device. Photos of different sizes, and the
+recipes of other papers, are transformed image by image with torchvision.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from torchvision.transforms import v2
 
 Images = Tensor | PhotoBatch
-MAX_PIXELS = 1 << 25  # resized at once, before and after: 400 MB
+MAX_PIXELS = 1 << 25  # resized at a time, before and after: 400 MB
 WINDOW = 7 / 8  # share of the sides that `crop` keeps
 
 
 @dataclass(frozen=True)
 class Colours:
-    """Random changes of colour in a train view, as torchvision means them."""
+    """Random changes of colour in a train view, as in torchvision."""
 
     jitter: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # light, contrast, satur., hue
     jitter_chance: float = 1.0
@@ -55,11 +55,10 @@ class Views:
             a photo; `resized-crop` a random area between ``area`` and the whole, sides 3:4 to 4:3
             (the paper's); `none`.
         area: smallest share of the image that `resized-crop` keeps.
-        flip: mirror half of the images; False for data where left and right matter.
+        flip: mirror half of the images; False if left and right matter.
         center: share of the resized image that the clean view keeps (224 of 256 is 0.875).
-        colours: random colours. With them (or for a named recipe, see ``by_image``) arrays go
-            image by image too.
-        by_image: torchvision's windows, which retry instead of clipping, for arrays too.
+        colours: random colours; arrays are then transformed image by image too.
+        by_image: use torchvision's windows, which retry instead of clipping, for arrays too.
     """
 
     preprocessing: Preprocessing
@@ -71,7 +70,7 @@ class Views:
     by_image: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The clean view as data: with it results can be compared and features cached."""
+        """The clean view as data, to compare results and cache features."""
         return {**self.preprocessing.to_dict(), "center": self.center}
 
     def clean(self, images: Images) -> Tensor:
@@ -87,14 +86,14 @@ class Views:
         if self.augment == "none" and self.colours is None:
             return self.clean(images)
         if isinstance(images, PhotoBatch) or self.by_image or self.colours:
-            from torchvision.transforms import v2  # answers need none of it
+            from torchvision.transforms import v2  # not needed for predictions
 
             steps = v2.Compose(self._steps())
             pixels = torch.stack([steps(image) for image in images])
             return self._normalise(pixels.float() / 255)
         return self._normalise(self._windows(images))
 
-    # Arrays: the batch in one piece. --------------------------------------------------------
+    # Arrays, as a batch. ---------------------------------------------------------------------
 
     def _central(self, images: Images) -> Tensor:
         """(B, 3, S, S) float in [0, 1]."""
@@ -124,7 +123,7 @@ class Views:
         return pixels[..., top : top + size, left : left + size]
 
     def _central_photos(self, images: PhotoBatch) -> Tensor:
-        """Photos of equal size go through together."""
+        """Photos of equal size are transformed together."""
         by_shape: dict[torch.Size, list[int]] = {}
         for row, image in enumerate(images):
             by_shape.setdefault(image.shape, []).append(row)
@@ -195,7 +194,7 @@ class Views:
 
 
 class SquareWindow:
-    """A random square of 7/8 of the shorter side, resized: photos keep their proportions."""
+    """A random square of 7/8 of the shorter side, resized, which keeps proportions."""
 
     def __init__(self, size: int, mode: "v2.InterpolationMode") -> None:
         self.size, self.mode = size, mode

@@ -14,7 +14,7 @@ from hashprompt.serve.http.uploads import Lesson
 from hashprompt.storage.files import (
     LinkError,
     Target,
-    in_words,
+    explain_write_errors,
     inside,
     listed,
     place_file,
@@ -122,7 +122,7 @@ def _is_ours(photo: Path) -> bool:
 def _place(source: Path, path: str) -> None:
     target = _checked(Path(path))
     if not _is_ours(target):  # else the same photo is there
-        with in_words(target):
+        with explain_write_errors(target):
             place_file(source, target)
 
 

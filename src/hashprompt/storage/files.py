@@ -142,7 +142,7 @@ def memory_budget() -> int:
 
 def write_atomically(target: Target, content: bytes) -> None:
     """Write a file so that a reader sees the old content or all of the new."""
-    with in_words(target):
+    with explain_write_errors(target):
         make_folder(Target(target.parent))
         with suppress(FileNotFoundError):
             _check_regular(target, os.stat(target))  # `--csv /dev/stdout`
@@ -223,7 +223,7 @@ def new_folder(target: Path) -> Iterator[Target]:
     Raises:
         UserError: if `target` exists and is not an empty folder.
     """
-    with in_words(target):
+    with explain_write_errors(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise UserError(f"{target} exists already. Export to a new or an empty folder.")
         place = temporary_name(as_given(target.absolute()))
@@ -242,7 +242,7 @@ def make_folder(target: Target) -> None:
 
 def make_private_folder(target: Target) -> None:
     """Make a folder that only its owner can read."""
-    with in_words(target):
+    with explain_write_errors(target):
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(target, 0o700)
 
@@ -317,7 +317,7 @@ def remove_new(target: Target) -> None:
 
 
 @contextmanager
-def in_words(path: Path) -> Iterator[None]:
+def explain_write_errors(path: Path) -> Iterator[None]:
     """Turn errors of the disk while `path` is written into a `UserError`."""
     try:
         yield

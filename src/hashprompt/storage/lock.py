@@ -7,7 +7,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from hashprompt.errors import UserError
-from hashprompt.storage.files import as_given, in_words, inside, make_folder
+from hashprompt.storage.files import as_given, explain_write_errors, inside, make_folder
 
 LOCK = ".lock"  # of a folder, and in it
 
@@ -25,7 +25,7 @@ def locked(folder: Path, in_use: Callable[[], str]) -> Iterator[None]:
     """
     # Per process: a server acquires it in one thread and releases it in another.
     lock = FileLock(inside(folder, LOCK), thread_local=False)
-    with in_words(folder):
+    with explain_write_errors(folder):
         make_folder(as_given(folder))
         try:
             lock.acquire(timeout=0)

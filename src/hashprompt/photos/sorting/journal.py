@@ -32,7 +32,7 @@ from hashprompt.storage.files import (
     append_to,
     as_given,
     create_file,
-    in_words,
+    explain_write_errors,
     inside,
     listed,
     open_file,
@@ -169,7 +169,7 @@ class SortFolder:
         names = (f"decisions{'' if n == 1 else f'-{n}'}.csv" for n in range(1, 1_000_000))
         target = next(t for name in names if not (t := inside(self.folder, name)).exists())
         place = temporary_name(target)
-        with in_words(target):
+        with explain_write_errors(target):
             try:
                 with create_file(place) as binary, io.TextIOWrapper(binary, "utf-8") as text:
                     table = csv.writer(text, lineterminator="\n")
@@ -194,7 +194,7 @@ class SortFolder:
         """Choose a free name, write the decision down and put the photo; returns the decision."""
         if decision.folder is not None and not decision.there:
             source = self.inbox / decision.photo
-            with in_words(self.folder):
+            with explain_write_errors(self.folder):
                 file = self._free_name(source, decision.folder)
             decision = replace(decision, file=file)
         journal.write(decision)
@@ -207,7 +207,7 @@ class SortFolder:
             return
         source = self.inbox / decision.photo
         target = inside(self.folder, decision.folder, decision.file)
-        with in_words(target):
+        with explain_write_errors(target):
             if not source.exists() or _is_same_path(source, target):
                 return  # moved by the user since, or in its place
             if not target.exists():
@@ -247,12 +247,12 @@ class Journal:
             self._file.write(b"\n")  # the last line may have been cut off; an empty one is none
 
     def write(self, decision: Decision) -> None:
-        with in_words(self._target):
+        with explain_write_errors(self._target):
             self._file.write(json.dumps(asdict(decision)).encode() + b"\n")
             self._file.flush()
 
     def close(self) -> None:
-        with in_words(self._target):
+        with explain_write_errors(self._target):
             os.fsync(self._file.fileno())
             self._file.close()
 

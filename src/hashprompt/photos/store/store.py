@@ -27,7 +27,7 @@ from hashprompt.photos.store.schemas import Header, Holder, PhotoRows, VersionIn
 from hashprompt.storage.files import (
     Target,
     copy_file,
-    in_words,
+    explain_write_errors,
     inside,
     new_folder,
     read_file,
@@ -230,7 +230,7 @@ class Store:
             place = temporary_name(folder)
             try:
                 info = _write_version(place, info, content, photos)
-                with in_words(folder):
+                with explain_write_errors(folder):
                     rename(place, folder)
                 sync_folder(self._versions)
                 write_json(self._header, header)

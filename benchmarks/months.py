@@ -15,14 +15,13 @@ from statistics import fmean
 from typing import Any
 
 from hashprompt import ContinualClassifier
-from hashprompt.photos.evaluation import photo_records
 from hashprompt.photos.store.store import Store, Version
 
 
 def accuracies(store: Store, version: Version) -> dict[str, dict[str, float]]:
     """Right and tested of the photos of each learn."""
     found: dict[str, list[bool]] = {}
-    for record in photo_records(store, version).values():
+    for record in store.photos(version).values():
         if record.can_be_tested:
             source = Path(record.path).parent.parent.name
             found.setdefault(source, []).append(record.predicted == record.label)
@@ -68,7 +67,7 @@ def main() -> None:
         }
         for source, version in last.items()
     ]
-    records = photo_records(store, versions[-1]).values()
+    records = store.photos(versions[-1]).values()
     held_out = [record.path for record in records if record.can_be_tested]
     found = {"learns": learns, "unknown": unknown(classifier, held_out, args.unknown)}
     args.out.write_text(json.dumps(found, indent=1) + "\n")

@@ -131,18 +131,6 @@ def test_undo_restores_the_version_before_exactly(make: Make, spring: Path, summ
         classifier.undo(to=7)
 
 
-def test_undo_and_learn_again_gives_the_same_version(
-    make: Make, spring: Path, summer: Path
-) -> None:
-    classifier = make()
-    for photos in (spring, summer):
-        classifier.learn(photos, report=False, quiet=True)
-    first = tensors_of(classifier)
-    classifier.undo()
-    assert classifier.learn(summer, report=False, quiet=True).version == 6
-    assert all(torch.equal(v, first[k]) for k, v in tensors_of(classifier).items())
-
-
 def test_old_private_state_stays_and_the_backbone_too(
     make: Make, spring: Path, summer: Path
 ) -> None:
@@ -159,20 +147,6 @@ def test_old_private_state_stays_and_the_backbone_too(
     assert new["cells.task"].tolist() == [0, 0, 0, 1, 1, 1]
     loaded = load_backbone("nano")
     assert classifier.store.header()["backbone"]["sha256"] == loaded.weights_sha256
-
-
-def test_photos_learned_before_are_left_out(make: Make, spring: Path, tmp_path: Path) -> None:
-    classifier = make()
-    classifier.learn(spring, report=False, quiet=True)
-    with pytest.raises(UserError, match=r"(?i)nothing new"):
-        classifier.learn(spring, report=False, quiet=True)
-    grown = tmp_path / "grown"
-    shutil.copytree(spring, grown)
-    more = write_photos(tmp_path / "more", ("elm",), seed=4)
-    shutil.copytree(more / "elm", grown / "elm")
-    learned = classifier.learn(grown, report=False, quiet=True)
-    assert learned.changes.summary()["new_classes"] == ["elm"]
-    assert learned.changes.summary()["known_classes"] == []
 
 
 def test_accuracy_before_and_after_is_of_the_same_photos(taught: ContinualClassifier) -> None:
@@ -334,13 +308,6 @@ def test_no_picture_is_kept_in_the_folder(taught: ContinualClassifier, spring: P
     assert not {48, 60} & {n for tensor in kept.values() for n in tensor.shape}
 
 
-def test_report_lies_beside_the_folder(make: Make, spring: Path, tmp_path: Path) -> None:
-    learned = make().learn(spring, quiet=True)
-    assert learned.report == tmp_path / "trees-reports" / "version-0002.html"
-    assert "trees, version 2: learned spring" in learned.report.read_text()
-    assert str(learned.report) in learned.text()
-
-
 def test_plan_changes_nothing_and_counts(make: Make, spring: Path, tmp_path: Path) -> None:
     plan = make().plan(spring)
     assert (plan.training, plan.held_out, plan.image_size) == (24, 6, 32)
@@ -436,16 +403,6 @@ def test_what_the_first_learn_fixed_cannot_be_changed(
         ContinualClassifier(taught.folder, image_size=64).predict(photo)
     with pytest.raises(UserError, match="image_size"):
         ContinualClassifier(taught.folder, imagesize=64).predict(photo)
-
-
-def test_a_report_that_cannot_be_written_loses_nothing(
-    make: Make, spring: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match="No report"):
-        learned = make().learn(spring, report=tmp_path / "file" / "inside", quiet=True)
-    assert learned.report is None
-    assert make().history()[0]["classes"] == 3
 
 
 def test_a_skipping_learn_is_resumed_as_it_began(make: Make, tmp_path: Path) -> None:

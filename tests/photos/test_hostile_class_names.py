@@ -75,7 +75,9 @@ def test_predict_shows_names_of_files(cli: Any, trees: Path, photos: Path) -> No
     outcome = cli("predict", trees, photos)
     assert outcome.code == 1
     assert_harmless(outcome.out + outcome.err)
-    assert len(outcome.out.splitlines()) == 1 + len(NAMES) + 2  # heading, answers, one error twice
+    assert (
+        len(outcome.out.splitlines()) == len(NAMES) + 4
+    )  # heading, answers, legend, one error twice
     for name in SEEN:
         assert f"{name}.png " in outcome.out
 

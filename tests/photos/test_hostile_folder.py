@@ -12,7 +12,8 @@ from pictures import NAMES, stripes
 from PIL import Image
 
 from hashprompt import ContinualClassifier
-from hashprompt.photos.evaluation import PhotoRecord, reopen_held_out
+from hashprompt.photos.evaluation import reopen_held_out
+from hashprompt.photos.store.schemas import PhotoRecord
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning"),

@@ -109,12 +109,6 @@ PLAIN = {
 }
 
 
-def test_learn_needs_two_words(cli: Any, calls: list[Any]) -> None:
-    outcome = cli("learn", "birds", "may")
-    assert calls == [("open", Path("birds"), None, {}), ("learn", Path("may"), PLAIN)]
-    assert outcome.out == "learned in words [1]\n"
-
-
 @pytest.mark.parametrize(
     ("flags", "change"),
     [
@@ -270,13 +264,6 @@ def test_learn_predict_history_undo_on_real_files(
     assert {p.name for p in tmp_path.iterdir()} == {"trees", "more"}
 
 
-def test_a_plan_writes_nothing(cli: Any, spring: Path, tmp_path: Path) -> None:
-    outcome = cli("learn", tmp_path / "new", spring, "-b", "nano", "--plan")
-    assert outcome.code == 0, outcome.err
-    assert "Would learn spring: 3 new classes" in outcome.out
-    assert list(tmp_path.iterdir()) == []
-
-
 # Asking. -------------------------------------------------------------------------------------
 
 
@@ -321,11 +308,6 @@ def test_a_file_that_is_no_image_gets_an_error_and_the_rest_are_answered(
     assert f"{tmp_path / 'notes.jpg'}: error: {told[0]['error']}" in table.out
 
 
-def test_patterns_and_folders_are_looked_into(cli: Any, taught: Any, spring: Path) -> None:
-    outcome = cli("predict", taught.folder, f"{spring}/ash/0-[01].png", spring / "birch", "--json")
-    assert len(json.loads(outcome.out)) == 2 + 10
-
-
 def test_the_threshold_makes_an_image_unknown(cli: Any, taught: Any, ash: Path) -> None:
     asked = ["predict", taught.folder, ash, "--unknown-threshold"]
     assert json.loads(cli(*asked, 1, "--json").out)[0]["is_unknown"] is False
@@ -338,14 +320,6 @@ def test_answers_can_be_written_as_csv(cli: Any, taught: Any, ash: Path, tmp_pat
     assert outcome.out == f"1 answers: {file}\n"
     (row,) = csv.DictReader(io.StringIO(file.read_text()))
     assert (row["name"], row["label"]) == (str(ash), "ash")
-
-
-def test_an_earlier_version_can_be_asked(cli: Any, taught: Any, ash: Path) -> None:
-    asked = ["predict", taught.folder, ash, "--json", "--top", 99, "--version"]
-    assert set(json.loads(cli(*asked, 1).out)[0]["probabilities"]) == {"ash", "birch", "cedar"}
-    outcome = cli(*asked, 9)
-    assert outcome.code == 1
-    assert "no version 9. There are: 1, 2, 3, 4." in outcome.said
 
 
 # The past. -----------------------------------------------------------------------------------
@@ -408,14 +382,6 @@ def test_history_tells_of_damaged_versions(cli: Any, trees: Path) -> None:
     assert (second["version"], second["current"], second["damaged"]) == (4, True, None)
 
 
-def test_the_history_lists_a_current_version_that_is_damaged(cli: Any, trees: Path) -> None:
-    (trees / "versions" / "0004" / "version.json").unlink()
-    outcome = cli("history", trees, "--json")
-    assert outcome.code == 0
-    *_, second = json.loads(outcome.out)
-    assert (second["current"], "is missing" in second["damaged"]) == (True, True)
-
-
 def test_resume_after_a_finished_learn_says_so(cli: Any, trees: Path) -> None:
     outcome = cli("learn", trees, "--resume")
     assert outcome.code == 0
@@ -472,15 +438,6 @@ def test_diff_prints_classes_that_changed(cli: Any, taught: Any) -> None:
     assert json.loads(cli("diff", taught.folder, 2, 4, "--json").out) == found
 
 
-def test_an_export_can_be_asked(cli: Any, taught: Any, ash: Path, tmp_path: Path) -> None:
-    box = tmp_path / "box"
-    outcome = cli("export", taught.folder, box, "--version", 1, "--no-backbone")
-    assert outcome.code == 0
-    assert f"Exported to {box}" in outcome.out
-    told = json.loads(cli("predict", box, ash, "--json", "--top", 99).out)
-    assert told[0]["probabilities"] == pytest.approx(taught.predict(ash, version=1).probabilities)
-
-
 # Folders that are no classifier. -------------------------------------------------------------
 
 
@@ -501,12 +458,6 @@ def test_a_mistyped_folder_is_told_and_not_made(
 def test_a_first_learn_that_is_unfinished_is_told(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "learning").mkdir()
     assert f"unfinished: hashprompt learn {tmp_path} --resume" in cli("history", tmp_path).said
-
-
-def test_a_folder_of_photos_is_no_classifier(cli: Any, spring: Path) -> None:
-    outcome = cli("learn", spring, spring, *FLAGS)
-    assert outcome.code == 1
-    assert "is not a classifier: it holds 'ash'" in outcome.said
 
 
 def test_help_shows_the_commands_for_own_photos(cli: Any) -> None:

@@ -130,7 +130,7 @@ def test_test_photos_of_classes_that_are_not_learned_are_left_out(plant: Plant) 
 def test_groups_of_class_folders_are_named(plant: Plant) -> None:
     said = refused(plant({"may/robin": [1], "june/robin": [2], "july/wren": [3]}))
     assert "3 folders of class folders (july, june, may)" in said
-    assert "Learn one after the other" in said
+    assert "Learn them one by one" in said
 
 
 def test_images_without_class_folders(plant: Plant) -> None:
@@ -138,7 +138,7 @@ def test_images_without_class_folders(plant: Plant) -> None:
     plant({"": [7]})
     dataset = build_dataset(plant({}))
     assert counted(dataset) == {"robin": (1, 1)}
-    assert "Ignored: 1 image lies beside the class folders (7.png)." in dataset.notes
+    assert "Ignored: 1 image outside the class folders (7.png)." in dataset.notes
 
 
 def test_a_list_in_a_csv_file(plant: Plant) -> None:
@@ -158,7 +158,7 @@ def test_a_list_with_tasks_or_domains_is_learned_in_turn(column: str, plant: Pla
     table.write_text(f"path,label,{column}\na/1.png,robin,one\na/2.png,robin,two\n")
     said = refused(table)
     assert f"column `{column}` (one, two)" in said
-    assert "one after the other" in said
+    assert "one by one" in said
 
 
 def test_paths_that_cannot_be_learned(tmp_path: Path, plant: Plant) -> None:
@@ -339,7 +339,7 @@ def test_datasets_that_cannot_be_learned() -> None:
         (noise(0, 2), "ab", "The labels are a str"),
         (noise(0, 2), ["a", "  "], "A class name is empty"),
         ([noise(0)[0], 3], ["a", "b"], "Image 1 is of the type int"),
-        ("folder", ["a"], "a path brings its own"),
+        ("folder", ["a"], "a path has its own"),
         ({"a": 1}, ["a"], "The images are a dict"),
     ],
 )

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from hashprompt.errors import UserError
-from hashprompt.photos.report.changes import difference
+from hashprompt.photos.report.changes import difference, history_of
+from hashprompt.photos.store.schemas import PhotoRecord
 from hashprompt.photos.store.store import Store, Version
 from hashprompt.storage import files
 from hashprompt.storage.json_files import FORMAT, json_sha256
@@ -72,8 +73,9 @@ def tensor(number: int) -> torch.Tensor:
     return torch.full((3, 2), number / 7).T  # not contiguous
 
 
-def photos(number: int) -> dict[str, list[Any]]:
-    return {f"{number:064d}": [0, "test", "/home/me/a.jpg", 1], "b" * 64: [1, "train", "", None]}
+def photos(number: int) -> dict[str, PhotoRecord]:
+    tested = PhotoRecord(0, "test", "/home/me/a.jpg", 1)
+    return {f"{number:064d}": tested, "b" * 64: PhotoRecord(1, "train", "", None)}
 
 
 def assert_whole(store: Store, number: int, content: int | None = None) -> None:
@@ -119,26 +121,10 @@ def test_what_was_committed_comes_back(birds: Store) -> None:
     assert header["created"] == birds.version(1).info["created"]
 
 
-def test_commit_returns_what_a_reader_gets(birds: Store) -> None:
-    made = birds.commit(HEADER, {**info(1), "training": {3: (1, 2)}}, {}, {})
-    assert made == birds.version(4)
-    assert made.info["training"] == {"3": [1, 2]}
-
-
-def test_all_versions_are_listed_by_number(birds: Store) -> None:
-    assert birds.numbers() == [1, 2, 3]
-    assert birds.damages() == {}
-
-
 def test_the_folder_holds_the_three_files_of_each_version_and_the_pointer(birds: Store) -> None:
     expected = [f"versions/{n:04d}/{name}" for n in (1, 2, 3) for name in FILES]
     found = [p for p in listing(birds.folder) if (birds.folder / p).is_file()]
     assert found == [".lock", "classifier.json", *expected]
-
-
-def test_the_size_of_a_version_is_that_of_its_files(birds: Store) -> None:
-    version = birds.version(2)
-    assert birds.size(version) == sum(len((version.folder / n).read_bytes()) for n in FILES)
 
 
 def test_an_unknown_version_is_answered_with_those_there_are(birds: Store) -> None:
@@ -290,8 +276,9 @@ def test_the_way_back_passes_over_versions_that_are_damaged_too(birds: Store) ->
 
 def test_versions_that_cannot_be_read_are_told(birds: Store) -> None:
     halve(birds.version(2).folder / "version.json")
-    assert birds.damages().keys() == {2}
-    assert "0002/version.json is damaged" in birds.damages()[2]
+    damages = [row["damaged"] for row in history_of(birds)]
+    assert [damages[0], damages[2]] == [None, None]
+    assert "0002/version.json is damaged" in damages[1]
     assert birds.numbers() == [1, 2, 3]
 
 
@@ -507,7 +494,7 @@ def test_reading_writes_nothing(birds: Store, monkeypatch: pytest.MonkeyPatch) -
     before = {path: path.stat().st_mtime_ns for path in [birds.folder, *birds.folder.rglob("*")]}
     store = reopened(birds)
     assert_whole(store, 3)
-    assert store.damages() == {}
+    assert not any(row["damaged"] for row in history_of(store))
     assert difference(store, store.version(1), store.version(3))
     after = {path: path.stat().st_mtime_ns for path in [birds.folder, *birds.folder.rglob("*")]}
     assert after == before
@@ -604,8 +591,8 @@ def test_an_exported_version_opens_elsewhere(birds: Store, tmp_path: Path) -> No
 def test_an_export_holds_no_path_of_a_photo(birds: Store, tmp_path: Path) -> None:
     box = Store(birds.export(tmp_path / "box", None, {}))
     assert box.photos(box.version()) == {
-        f"{3:064d}": [0, "test", "", 1],
-        "b" * 64: [1, "train", "", None],
+        f"{3:064d}": PhotoRecord(0, "test", "", 1),
+        "b" * 64: PhotoRecord(1, "train", "", None),
     }
     assert not [p for p in box.folder.rglob("*.*") if p.is_file() and b"/home/me" in p.read_bytes()]
 
@@ -648,12 +635,6 @@ def test_the_difference_of_two_versions_in_numbers(birds: Store) -> None:
     assert found["bytes"]["change"] == birds.size(new) - birds.size(old)
     assert found["options"] == {"epochs": [1, 3]}
     assert found["temperature"] == [1 / 3, 1.0]
-
-
-def test_the_difference_backwards_removes_classes(birds: Store) -> None:
-    found = difference(birds, birds.version(3), birds.version(1))
-    assert found["classes_removed"] == ["tit", "jay"]
-    assert found["accuracy"]["tit"] == {"old": 75.0, "new": None, "change": None}
 
 
 def test_a_class_that_was_not_tested_has_no_accuracy(birds: Store) -> None:

@@ -18,6 +18,7 @@ from pictures import NAMES, QUICK, stripes
 from PIL import Image
 
 from hashprompt.serve.jobs.learn_process import carry_out
+from hashprompt.serve.jobs.learning import LearnWorker
 from hashprompt.serve.server import create_app
 from hashprompt.serve.service import Service
 from hashprompt.serve.settings import ServeSettings
@@ -27,7 +28,7 @@ Serve = Callable[..., TestClient]
 Files = list[tuple[str, tuple[str, bytes, str]]]
 
 
-class ThreadWorker:
+class ThreadWorker(LearnWorker):
     """Carries out sessions in a thread of this process.
 
     Args:
@@ -35,10 +36,11 @@ class ThreadWorker:
     """
 
     def __init__(self, hold: threading.Event | None = None) -> None:
+        super().__init__()
         self.hold, self.stopped = hold, threading.Event()
         self.orders: list[dict[str, Any]] = []
 
-    def prepare(self) -> None:
+    def prepare(self) -> Any:
         self.stopped.clear()
 
     def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:

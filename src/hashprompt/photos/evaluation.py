@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,29 +19,10 @@ from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.averaged_prompt.method import AveragedPrompt
 from hashprompt.photos.calibration import MIN_PHOTOS, Strangeness, calibrate, quantiles
 from hashprompt.photos.inputs.image_files import content_digest
-from hashprompt.photos.store.store import Store, Version
+from hashprompt.photos.store.schemas import PhotoRecord
 from hashprompt.ui.progress import reading_bar
 
 TEST = "test"
-
-
-class PhotoRecord(NamedTuple):
-    """A photo in `photos.json`; its key is the SHA-256 of the file."""
-
-    label: int
-    part: str  # `train` or `test`
-    path: str  # of held-out photos on disk, else empty
-    predicted: int | None  # class id, of held-out photos
-
-    @property
-    def can_be_tested(self) -> bool:
-        return self.part == TEST and bool(self.path)
-
-
-def photo_records(store: Store, version: Version | None) -> dict[str, PhotoRecord]:
-    """All photos learned so far, by digest."""
-    rows = store.photos(version) if version else {}
-    return {digest: PhotoRecord(*row) for digest, row in rows.items()}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from hashprompt.backbone.preprocessing import LoadedBackbone
-from hashprompt.photos.evaluation import photo_records
 from hashprompt.photos.inputs.photo_dataset import PhotoDataset
 from hashprompt.photos.store.config import ClassifierConfig
 from hashprompt.photos.store.store import Store, Version
@@ -84,8 +83,7 @@ def plan_of(
         base: the version that would be extended.
     """
     known: list[str] = base.info["classes"] if base else []
-    records = photo_records(store, base).values()
-    earlier = sum(record.can_be_tested for record in records)
+    earlier = sum(record.can_be_tested for record in store.photos(base).values())
     photos = dict(sorted(Counter(dataset.labels).items()))
     held_out = len(dataset.labels) - dataset.training
     compensates = base is not None and config.options["drift"] != "none"

@@ -98,15 +98,9 @@ class LearnSession(Schema):
         """The request that this session was started with."""
         if request.photos is None and self.source is None:
             raise UserError("The session learned photos from memory: call learn with them again.")
-        return replace(
-            request,
-            photos=self.source if request.photos is None else request.photos,
-            test=self.test or request.test,
-            effort=self.effort,
-            rename=self.rename,
-            unreadable=self.unreadable,
-            forgets=self.forgets,
-        )
+        photos = self.source if request.photos is None else request.photos
+        same = {name: getattr(self, name) for name in ("effort", "rename", "unreadable", "forgets")}
+        return replace(request, photos=photos, test=self.test or request.test, **same)
 
 
 @dataclass(frozen=True)
@@ -158,7 +152,7 @@ def learn(
             return _committed_before(store, request.source)
         request = session.resumed(request)
     if request.photos is None:
-        raise UserError("Say what to learn: a folder of class folders, or images.")
+        raise UserError("Give photos to learn: a folder of class folders, or images.")
     # A session to be dropped stays until here: the photos may turn out to be unusable.
     dataset, config, base = prepare(classifier, request, session, discard)
     session = _begin(classifier, request, dataset, config, base, None if discard else session)
@@ -194,14 +188,14 @@ def fit(store: Store, session: LearnSession, task: "PhotoTask") -> Version:
 
 def train(store: Store, session: LearnSession, task: "PhotoTask", fitted: Version) -> SessionResult:
     """Train, and commit the result unless held-out photos got worse."""
-    from hashprompt.photos.evaluation import TrainingGain, leaves_no_room, photo_records
+    from hashprompt.photos.evaluation import TrainingGain, leaves_no_room
 
     if leaves_no_room(fitted.info["accuracy"]):
         tested = sum(count for _, count in fitted.info["accuracy"].values())
         note = f"Training is skipped: all {tested} held-out photos are classified correctly."
         return SessionResult(fitted, task.as_predicted_by(fitted), note)
     trained = task.learn(session.training)
-    gain = TrainingGain.between(photo_records(store, fitted), trained.held_out)
+    gain = TrainingGain.between(store.photos(fitted), trained.held_out)
     if not gain.is_kept:
         note = (
             f"Training did not help: it fixed {gain.fixed} and broke {gain.broken} of "
@@ -293,7 +287,7 @@ def _dataset(
         test=request.test,
         known=known,
         rename=request.rename,
-        seen=store.photos(base) if base else {},
+        seen=store.photos(base),
         unreadable=request.unreadable,
         short_side=short_side,
         without=request.forgets,
@@ -376,30 +370,24 @@ def drop(store: Store, source: Path | None = None) -> str:
             if source is not None:
                 raise
             session = None  # a damaged one is dropped too
-        current = None if store.is_new else store.version()
+        current: dict[str, Any] = {} if store.is_new else store.version().info
         if source is None:
-            goes = current is not None and session is not None and session.owns(current.info)
+            goes = session is not None and bool(current) and session.owns(current)
         elif session is not None and session.source != str(source):
             return ""  # other photos are being learned since
-        else:
-            goes = current is not None and is_learned_from(current.info, source)
-        before = current.info["parent"] if current is not None and goes else None
+        else:  # a version that was edited since stays
+            goes = current.get("source") == source.stem and not current["edit"]
+        before = current["parent"] if goes else None
         if before is not None:
             store.go_to(before)
         store.drop_learning()
-    if current is None or not goes:
-        return ""
     if before is not None:
         return f"The session is dropped: version {before} answers, as before."
-    return (
+    stays = (
         f"The session was the first, so there is no version to go back to: version "
-        f"{current.number} stays, as far as it was learned."
+        f"{current.get('number')} stays, as far as it was learned."
     )
-
-
-def is_learned_from(info: Mapping[str, Any], source: Path) -> bool:
-    """Whether a version was learned, and not edited, from a list of photos."""
-    return info["source"] == source.stem and not info.get("edit")
+    return stays if goes else ""
 
 
 def committed_version(store: Store, source: Path) -> int | None:

@@ -1,7 +1,7 @@
 """The photos of a session as the next task of the method, learned on top of a version.
 
 More photos of a class, the same class in another style, and new classes are one case: photos of a
-known class get a Gaussian of their own, and a class is as likely as its likeliest Gaussian.
+known class get a separate Gaussian, and a class is as likely as its likeliest Gaussian.
 """
 
 import time
@@ -17,19 +17,18 @@ from torch import Tensor
 from hashprompt.data.dataset import ImageTable
 from hashprompt.data.streams.stream import TaskData
 from hashprompt.engine.callbacks import Callback
-from hashprompt.engine.devices import launch
 from hashprompt.engine.trainer import Trainer
 from hashprompt.photos.evaluation import (
     TEST,
     HeldOutPhotos,
     evaluate_version,
-    photo_records,
     predicted_by_digest,
     reopen_held_out,
 )
 from hashprompt.photos.inputs.photo_dataset import PhotoDataset
 from hashprompt.photos.session import LearnSession
-from hashprompt.photos.store.config import ClassifierConfig, photo_stream
+from hashprompt.photos.store.config import ClassifierConfig
+from hashprompt.photos.store.schemas import PhotoRecord
 from hashprompt.photos.store.store import FIT, Store, Version
 from hashprompt.storage.files import inside
 from hashprompt.ui.progress import ProgressBars
@@ -87,7 +86,7 @@ class PhotoTask:
         self.quiet = quiet
         self.parent = None if session.parent is None else store.version(session.parent)
         self.parent_info: dict[str, Any] = self.parent.info if self.parent else {}
-        self.parent_records = photo_records(store, self.parent)
+        self.parent_records = store.photos(self.parent)
         known: list[str] = self.parent_info.get("classes", [])
         self.classes = [*known, *sorted(set(dataset.labels).difference(known))]
         ids = {name: index for index, name in enumerate(self.classes)}
@@ -134,20 +133,14 @@ class PhotoTask:
     def _trainer(self, training: dict[str, Any]) -> Trainer:
         train = self._table(~self.is_test)
         empty = train.select(torch.zeros(0, dtype=torch.int64))
-        past = [
-            TaskData(i, tuple(classes), empty, empty)
-            for i, classes in enumerate(self.parent_info.get("batches", []))
-        ]
-        classes = tuple(torch.unique(train.labels).tolist())
-        config, learning = self.config, self.store.learning
-        return Trainer(
-            config.make_method(training),
-            photo_stream((*past, TaskData(len(past), classes, train, empty))),
-            config.backbone,
-            config.run_options,
-            launch(config.run_options),
+        learned = torch.unique(train.labels).tolist()
+        past = self.parent_info.get("batches", [])
+        tasks = [TaskData(i, tuple(classes), empty, empty) for i, classes in enumerate(past)]
+        learning = self.store.learning
+        return self.config.trainer(
+            training,
+            (*tasks, TaskData(len(past), tuple(learned), train, empty)),
             learning if training["epochs"] else inside(learning, FIT),
-            config.seed,
             self.callbacks,
             f"hashprompt learn {self.store.folder} --resume",
         )
@@ -169,7 +162,7 @@ class PhotoTask:
 
     def as_predicted_by(self, version: Version) -> list[HeldOutPhotos]:
         """Held-out photos with the predictions of a version of this session."""
-        rows = photo_records(self.store, version).items()
+        rows = self.store.photos(version).items()
         found = {digest: row.predicted for digest, row in rows if row.predicted is not None}
         return [
             replace(photos, predicted=tuple(found[digest] for digest in photos.digests))
@@ -194,15 +187,16 @@ class PhotoTask:
             "images": images,
         }
 
-    def records(self, held_out: Sequence[HeldOutPhotos]) -> dict[str, list[Any]]:
+    def records(self, held_out: Sequence[HeldOutPhotos]) -> dict[str, PhotoRecord]:
         """`photos.json`: digests of all photos so far; paths and predictions of held-out ones."""
         predicted = predicted_by_digest(held_out)
-        records: dict[str, list[Any]] = {
-            digest: [*record[:3], predicted.get(digest, record.predicted)]
+        records = {
+            digest: record._replace(predicted=predicted.get(digest, record.predicted))
             for digest, record in self.parent_records.items()
         }
         dataset = self.dataset
         columns = (dataset.digests, self.labels.tolist(), dataset.parts, dataset.paths)
         for digest, label, part, path in zip(*columns, strict=True):
-            records[digest] = [label, part, path if part == TEST else "", predicted.get(digest)]
+            kept = path if part == TEST else ""
+            records[digest] = PhotoRecord(label, part, kept, predicted.get(digest))
         return records

@@ -13,7 +13,7 @@ from hashprompt.photos.store.store import Store
 from hashprompt.serve.http.monitoring import Metrics
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.jobs.jobs import Job, Jobs
-from hashprompt.serve.jobs.learning import Learning, LearnWorker, Worker
+from hashprompt.serve.jobs.learning import Learning, LearnWorker
 from hashprompt.serve.predict_queue import PredictQueue
 from hashprompt.serve.review_queue import ReviewQueue
 from hashprompt.serve.settings import ServeSettings
@@ -31,7 +31,7 @@ class Service:
         UserError: if the folder is no classifier.
     """
 
-    def __init__(self, settings: ServeSettings, worker: Worker | None = None) -> None:
+    def __init__(self, settings: ServeSettings, worker: LearnWorker | None = None) -> None:
         self.settings, self.metrics = settings, Metrics()
         self.store = Store(settings.folder)
         self.predictions = PredictQueue(settings, self.metrics, self._is_to_keep, self._is_learning)

@@ -1,10 +1,10 @@
-"""Images as a person hands them over: a path, encoded bytes, a Pillow image or an array."""
+"""Images as users give them: a path, encoded bytes, a Pillow image or an array."""
 
 import hashlib
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,8 @@ EMPTY = hashlib.sha256().hexdigest()
 class EncodedImage:
     """The bytes of an image file."""
 
-    content: bytes
     name: str
+    content: bytes
 
     def read_bytes(self) -> bytes:
         return self.content
@@ -43,11 +43,11 @@ class EncodedImage:
 
 
 @dataclass(frozen=True, eq=False)
-class DecodedImage:
+class DecodedImage(EncodedImage):
     """A decoded image (3, H, W) uint8, which is read like any image file."""
 
-    image: np.ndarray
-    name: str
+    content: bytes = b""
+    image: np.ndarray = field(kw_only=True)
 
     def read_bytes(self) -> bytes:
         """The image as a PPM file: nothing is lost and nothing is compressed."""
@@ -55,25 +55,22 @@ class DecodedImage:
         pixels = self.image.transpose(1, 2, 0).tobytes()
         return f"P6 {width} {height} 255\n".encode() + pixels
 
-    def __str__(self) -> str:
-        return self.name
-
 
 def as_image_file(item: Any, name: str) -> ImageFile:
     """What to read an image from.
 
     Args:
         item: a path, the bytes of an image file, a Pillow image, or one array of `pixels_of`.
-        name: how messages call it, if it is no path.
+        name: for messages, if it is no path.
     """
     if isinstance(item, str | Path):
         return local_path(item)
     if isinstance(item, bytes | bytearray | memoryview):
-        return EncodedImage(bytes(item), name)
+        return EncodedImage(name, bytes(item))
     if isinstance(item, Image.Image):
-        return DecodedImage(from_pil(item, name), name)
+        return DecodedImage(name, image=from_pil(item, name))
     if is_array(item):
-        return DecodedImage(pixels_of(item, name), name)
+        return DecodedImage(name, image=pixels_of(item, name))
     raise UserError(
         f"{name[:1].upper()}{name[1:]} is of the type {type(item).__name__}. Expected a path, the "
         "bytes of an image file, a Pillow image or an array."
@@ -81,7 +78,7 @@ def as_image_file(item: Any, name: str) -> ImageFile:
 
 
 def is_array(item: Any) -> bool:
-    """Whether it is an array or a tensor, of which there is none before torch is imported."""
+    """Whether it is an array or a tensor; there are no tensors before torch is imported."""
     torch = sys.modules.get("torch")
     return isinstance(item, np.ndarray) or (torch is not None and isinstance(item, torch.Tensor))
 

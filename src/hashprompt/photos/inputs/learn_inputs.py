@@ -42,7 +42,7 @@ def labelled_images(photos: Any, labels: Any = None) -> LabelledImages:
     photos, labels = _without_pandas(photos), _without_pandas(labels)
     if isinstance(photos, str | Path):
         if labels is not None:
-            raise UserError(f"{photos} comes with labels, but a path brings its own. {EXPECTED}.")
+            raise UserError(f"{photos} comes with labels, but a path has its own. {EXPECTED}.")
         path = local_path(photos)
         return _from_list(path) if path.suffix.lower() == ".csv" else _from_folder(path)
     if labels is not None:
@@ -75,19 +75,19 @@ def _from_folder(folder: Path) -> LabelledImages:
     if groups:
         shown = shorten(groups)
         raise UserError(
-            f"{folder} holds {len(groups)} folders of class folders ({shown}). Learn one after the "
-            f"other, first {folder / groups[0]}."
+            f"{folder} holds {len(groups)} folders of class folders ({shown}). Learn them one by "
+            f"one, first {folder / groups[0]}."
         )
     if waiting := [name for name in no_classes if (folder / name).is_dir()]:
         notes.append(
-            f"Left out are folders of a sort that are no classes yet: {len(waiting)} "
-            f"({shorten(waiting)}). Give a folder the name of a class to learn it."
+            f"Left out: {len(waiting)} folders of a sort that are no classes yet "
+            f"({shorten(waiting)}). Rename a folder to a class to learn it."
         )
-    # A sort puts a sheet beside each group, which may have the name of a class since.
+    # The contact sheets of a sort stay, even if their clusters have been renamed.
     sheets = {f"{name}.jpg" for name in no_classes}
     if strays := [path.name for path in loose if path.name not in sheets]:
-        told = counted(len(strays), "image lies", "images lie")
-        notes.append(f"Ignored: {told} beside the class folders ({shorten(strays)}).")
+        ignored = counted(len(strays), "image", "images")
+        notes.append(f"Ignored: {ignored} outside the class folders ({shorten(strays)}).")
     return LabelledImages(folder.resolve().name, entries, notes=notes)
 
 
@@ -98,7 +98,7 @@ def _from_list(file: Path) -> LabelledImages:
     if groups:
         names = shorten(sorted({entry.group for entry in entries}))
         raise UserError(
-            f"{file} has a column `{groups[:-1]}` ({names}). Learn its parts one after the other: "
+            f"{file} has a column `{groups[:-1]}` ({names}). Learn its parts one by one: "
             "write a .csv file for each, without that column."
         )
     return LabelledImages(file.stem, entries)
@@ -109,10 +109,8 @@ def _from_images(images: Any, labels: Any) -> LabelledImages:
         images = images.tolist()
     if isinstance(images, np.ndarray | Tensor):
         if images.ndim not in (3, 4):
-            raise UserError(
-                f"The images have the shape {tuple(images.shape)}; expected (N, H, W, 3), "
-                "(N, H, W) or (N, 3, H, W)."
-            )
+            expected = "expected (N, H, W, 3), (N, H, W) or (N, 3, H, W)"
+            raise UserError(f"The images have the shape {tuple(images.shape)}; {expected}.")
         images = uint8_array(images, "the array of images")
     elif not isinstance(images, list | tuple):
         raise UserError(

@@ -1,4 +1,4 @@
-"""Class names: one spelling each, and a question where two names may mean one class."""
+"""Class names: one spelling each, and a question if two names may mean one class."""
 
 import json
 import unicodedata
@@ -14,7 +14,7 @@ SHOWN = 3  # examples in a message
 
 
 class SimilarNames(UserError):  # noqa: N818 (a question to the user)
-    """Class names that may mean the same: they differ only by case, Unicode form or blanks.
+    """Class names that may mean one class: they differ only by case, Unicode form or blanks.
 
     Args:
         pairs: a given name, and the known or other given one that it resembles.
@@ -30,10 +30,10 @@ class SimilarNames(UserError):  # noqa: N818 (a question to the user)
 def resolve_names(
     labels: Collection[str], known: Sequence[str], rename: Mapping[str, str]
 ) -> dict[str, str]:
-    """Which class each given name means.
+    """The class of each given name.
 
-    Blanks around names go, and letters get one Unicode form. Whether names that differ by no more
-    than that, or by case, mean one class is for the user to say.
+    Blanks around names are removed, and letters get one Unicode form. If names differ by no more
+    than that, or by case, the user decides whether they mean one class.
     """
     chosen = {name: _tidy(new) for old, new in rename.items() for name in _meant(old, labels)}
     names = {name: chosen.get(name, _tidy(name)) for name in labels}
@@ -49,7 +49,7 @@ def resolve_names(
 
 
 def check_new_name(name: str, others: Sequence[str]) -> str:
-    """The name that a class gets, tidied; it must differ from the others by more than case."""
+    """The new name of a class, tidied; it must differ from the others by more than case."""
     tidy = _tidy(name)
     if not tidy:
         raise UserError("A class name is empty. Give the class a name.")
@@ -63,7 +63,7 @@ def check_new_name(name: str, others: Sequence[str]) -> str:
 
 
 def _refuse_hidden_characters(names: Collection[str]) -> None:
-    """A class is known by its name for ever, so the name must be what one sees."""
+    """A class is identified by its name, so all of it must be visible."""
     for name in names:
         if visible(name) != name:
             raise UserError(
@@ -73,7 +73,7 @@ def _refuse_hidden_characters(names: Collection[str]) -> None:
 
 
 def _similar(names: Sequence[str], known: Sequence[str]) -> list[tuple[str, str]]:
-    """Names beside the known ones they resemble, or beside each other."""
+    """Names and the known names that they resemble, or each other."""
     old, new = defaultdict(list), defaultdict(list)
     for name in known:
         old[_folded(name)].append(name)

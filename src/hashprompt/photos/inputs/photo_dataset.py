@@ -1,4 +1,4 @@
-"""What a person gives to `learn` becomes a data set: labels, train or test part, no photo twice."""
+"""Photos for `learn` as a data set: labels, training or test part, no photo twice."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -101,8 +101,8 @@ def build_dataset(
         without: a class whose photos are left out, by the name it is learned under.
 
     Raises:
-        SimilarNames: if it is not clear whether two names mean one class.
-        UserError: for whatever else cannot be learned.
+        SimilarNames: if two names may mean one class.
+        UserError: for anything else that cannot be learned.
     """
     seen = seen or {}
     inputs = labelled_images(photos, labels)
@@ -135,7 +135,7 @@ def build_dataset(
 
 
 def _with_test(training: LabelledImages, test: LabelledImages) -> LabelledImages:
-    """Images of which nobody said the part are for training, or for testing."""
+    """Images without a part are for training, or for testing."""
     entries = [replace(entry, part=entry.part or "train") for entry in training.entries]
     entries += [replace(entry, part="test") for entry in test.entries if entry.part != "train"]
     return replace(training, entries=entries, notes=[*training.notes, *test.notes])
@@ -152,7 +152,7 @@ def _with_digests(entries: Sequence[Entry], names: Mapping[str, str]) -> list[Ph
 def _without_repeats(
     photos: Sequence[Photo], known: Sequence[str], seen: Mapping[str, Sequence[Any]]
 ) -> tuple[list[Photo], list[str]]:
-    """The photos that are new and of one clear label; and notes about the others."""
+    """Photos that are new and have one clear label; and notes about the others."""
     copies: dict[str, list[Photo]] = defaultdict(list)
     for number, photo in enumerate(photos):
         copies[photo.digest or f"unreadable {number}"].append(photo)
@@ -180,14 +180,13 @@ def _without_repeats(
         (counts["before"], f"of {len(photos)} photos were learned before and are left out."),
         (
             len(relabelled),
-            "photos that were learned before have another label now; the label of then stays: "
-            f"{shorten(relabelled)}. To change it, undo that learn, or rename, merge or forget the "
-            "class.",
+            "photos that were learned before have another label now; the earlier label stays: "
+            f"{shorten(relabelled)}. To change it, undo that session, or rename, merge or forget "
+            "the class.",
         ),
         (
             counts["unclear"],
-            "photos are left out, because the same photo has several labels and nobody can tell "
-            f"which is right: {shorten(unclear)}.",
+            f"photos are left out, because the same photo has several labels: {shorten(unclear)}.",
         ),
         (counts["again"], "photos are copies of others in their class and count once."),
         (counts["overlap"], "test photos are training photos too and are left out of the test."),
@@ -199,23 +198,19 @@ def _read(photos: Sequence[Photo], options: ReadOptions) -> tuple[Photos, list[P
     """The images that can be read, the photos they belong to, each with its part, and notes."""
     files, shown = [photo.file for photo in photos], [photo.shown for photo in photos]
     images, readable, notes = open_photos(files, options, reading_bar, shown)
-    parted = _split([photos[index] for index in readable])
+    found = [photos[index] for index in readable]
+    # The part of a photo without a file name is drawn by its digest.
+    named = [p if isinstance(p.file, Path) else replace(p, name=p.digest) for p in found]
+    entries, *_ = divided(named, "given")  # the plan says how many are held out
+    parted = [replace(p, part=entry.part) for p, entry in zip(found, entries, strict=True)]
     # That all fits into memory is no news.
     return images, parted, list(notes if images.on_disk else notes[1:])
-
-
-def _split(photos: Sequence[Photo]) -> list[Photo]:
-    """Photos with their parts; what has no file name is drawn by its digest."""
-    named = [p if isinstance(p.file, Path) else replace(p, name=p.digest) for p in photos]
-    entries, *_ = divided(named, "given")  # how many are held out, the plan says
-    parted = zip(photos, entries, strict=True)
-    return [replace(photo, part=entry.part) for photo, entry in parted]
 
 
 def _check_classes(
     photos: Sequence[Photo], known: Sequence[str], seen: Mapping[str, Sequence[Any]]
 ) -> tuple[list[int], list[str]]:
-    """Which photos belong to classes that are learned; and notes about classes."""
+    """Rows of photos whose classes are learned; and notes about classes."""
     trained = {photo.label for photo in photos if photo.part == "train"}
     tested = {photo.label for photo in photos if photo.part == "test"}
     learned = trained.union(known)
@@ -229,7 +224,7 @@ def _check_classes(
     tested.update(known[row[0]] for row in seen.values() if row[1] == "test")
     if untested := sorted(trained - tested):
         notes.append(
-            f"No test photos for {len(untested)} classes: they are learned, but nobody can tell "
-            f"how well: {shorten(untested)}."
+            f"No test photos for {len(untested)} classes, so their accuracy is unknown: "
+            f"{shorten(untested)}."
         )
     return kept, notes

@@ -1,10 +1,10 @@
-"""What a person gives to `predict` becomes decoded images."""
+"""Images for `predict`: found, named and decoded."""
 
 import glob
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -32,15 +32,7 @@ Kind = Literal["one", "many", "array"]
 
 
 class InputImage(NamedTuple):
-    """One image to predict: decoded, (3, H, W) uint8, or the reason why it is not."""
-
-    name: str
-    image: np.ndarray | None
-    error: str | None = None
-
-
-class RawInput(NamedTuple):
-    """One image as it was given, or the reason why there is none."""
+    """One image to predict: as given, or decoded to (3, H, W) uint8; or why there is none."""
 
     name: str
     image: Any
@@ -48,49 +40,39 @@ class RawInput(NamedTuple):
 
 
 class InputLoader:
-    """Images that are decoded in threads, shortly before they are asked for."""
+    """Images that are decoded in threads, shortly before they are needed."""
 
-    def __init__(self, items: Sequence[RawInput], short_side: int | None = None) -> None:
+    def __init__(self, items: Sequence[InputImage], short_side: int | None = None) -> None:
         self.items, self.short_side = items, short_side
 
     def __len__(self) -> int:
         return len(self.items)
 
     def __iter__(self) -> Iterator[InputImage]:
-        pending: deque[InputImage | Future[InputImage]] = deque()
-        try:
-            for item in self.items:
-                pending.append(self._start(item))
-                if len(pending) > PREFETCH:
-                    yield _result(pending.popleft())
-            while pending:
-                yield _result(pending.popleft())
-        finally:  # the caller stopped early
-            for image in pending:
-                if isinstance(image, Future):
-                    image.cancel()
+        pending: deque[Callable[[], InputImage]] = deque()
+        for item in self.items:
+            pending.append(self._start(item))
+            if len(pending) > PREFETCH:
+                yield pending.popleft()()
+        while pending:
+            yield pending.popleft()()
 
-    def _start(self, item: RawInput) -> "InputImage | Future[InputImage]":
+    def _start(self, item: InputImage) -> Callable[[], InputImage]:
         # A thread would only cost time for one image. A Pillow image may be in the list twice, and
         # two threads must not load it at once.
         if len(self.items) == 1 or isinstance(item.image, Image.Image):
-            return self._read(item)
-        return reading_threads().submit(self._read, item)
+            return partial(self._read, item)
+        return reading_threads().submit(self._read, item).result
 
-    def _read(self, item: RawInput) -> InputImage:
+    def _read(self, item: InputImage) -> InputImage:
         if item.error is not None:
-            return InputImage(item.name, None, item.error)
+            return item
         try:
             image = decode_image(as_image_file(item.image, item.name), self.short_side)
-        except UnreadableImage as error:
-            return InputImage(item.name, None, error.reason)
         except UserError as error:
-            return InputImage(item.name, None, str(error))
+            reason = error.reason if isinstance(error, UnreadableImage) else str(error)
+            return InputImage(item.name, None, reason)
         return InputImage(item.name, image)
-
-
-def _result(pending: "InputImage | Future[InputImage]") -> InputImage:
-    return pending.result() if isinstance(pending, Future) else pending
 
 
 def load_inputs(what: Any, short_side: int | None = None) -> tuple[InputLoader, Kind]:
@@ -103,8 +85,8 @@ def load_inputs(what: Any, short_side: int | None = None) -> tuple[InputLoader, 
         short_side: reduce larger images to this.
 
     Raises:
-        UserError: for something that holds no images at all. What is wrong with one item is said
-            in its `InputImage.error`.
+        UserError: for something that holds no images at all. The problem of a single item is its
+            `InputImage.error`.
     """
     if hasattr(what, "to_numpy"):  # a column of a pandas table
         what = what.to_numpy()
@@ -113,9 +95,9 @@ def load_inputs(what: Any, short_side: int | None = None) -> tuple[InputLoader, 
     elif is_array(what):
         items, kind = _in_array(what)
     elif isinstance(what, bytes | bytearray | memoryview):
-        items, kind = [RawInput("image", what)], "one"
+        items, kind = [InputImage("image", what)], "one"
     elif isinstance(what, Image.Image):
-        items, kind = [RawInput(_file_name(what) or "image", what)], "one"
+        items, kind = [InputImage(_file_name(what) or "image", what)], "one"
     elif isinstance(what, list | tuple | Iterator):
         items, kind = _in_list(what), "many"
     else:
@@ -126,12 +108,12 @@ def load_inputs(what: Any, short_side: int | None = None) -> tuple[InputLoader, 
     return InputLoader(items, short_side), kind
 
 
-def _at(place: str | Path) -> tuple[list[RawInput], Kind]:
+def _at(place: str | Path) -> tuple[list[InputImage], Kind]:
     """The image file at a path, or the image files of a folder or a pattern."""
     try:
         path = str(local_path(place))
     except UserError as error:
-        return [RawInput(_shown(place), None, str(error))], "one"
+        return [InputImage(_shown(place), None, str(error))], "one"
     if os.path.isdir(path):
         files = sorted(map(str, images_below(Path(path))))
         problem = f"no images in this folder ({', '.join(SUFFIXES[:4])}, …)"
@@ -139,20 +121,20 @@ def _at(place: str | Path) -> tuple[list[RawInput], Kind]:
         matches = (match for match in glob.glob(path, recursive=True) if not os.path.isdir(match))
         files, problem = sorted(matches), "no file matches this pattern"
     else:
-        return [RawInput(_shown(place), Path(path))], "one"
-    items = [RawInput(_shown(file), Path(file)) for file in files]
-    return items or [RawInput(_shown(place), None, problem)], "many"
+        return [InputImage(_shown(place), Path(path))], "one"
+    items = [InputImage(_shown(file), Path(file)) for file in files]
+    return items or [InputImage(_shown(place), None, problem)], "many"
 
 
-def _in_array(array: "np.ndarray | Tensor") -> tuple[list[RawInput], Kind]:
+def _in_array(array: "np.ndarray | Tensor") -> tuple[list[InputImage], Kind]:
     if isinstance(array, np.ndarray) and array.dtype.kind in "OU":
         if array.ndim != 1:
             raise UserError(f"An array of paths has the shape {array.shape}; expected (N,).")
         return [_single(item, index) for index, item in enumerate(array.tolist())], "array"
     shape = tuple(array.shape)
-    # (1, H, W) is a batch: grey images that are asked about in pieces may leave a piece of one.
+    # (1, H, W) is a batch: a batch of grey images may have one.
     if len(shape) == 2 or (len(shape) == 3 and (shape[2] in CHANNELS or shape[0] == 3)):
-        return [RawInput("image", array)], "one"
+        return [InputImage("image", array)], "one"
     if len(shape) not in (3, 4):
         raise UserError(
             f"The array has the shape {shape}; expected one image (H, W, 3), (H, W) or (3, H, W), "
@@ -161,8 +143,8 @@ def _in_array(array: "np.ndarray | Tensor") -> tuple[list[RawInput], Kind]:
     return [_single(image, i) for i, image in enumerate(uint8_array(array, "the array"))], "array"
 
 
-def _in_list(images: Iterable[Any]) -> list[RawInput]:
-    items: list[RawInput] = []
+def _in_list(images: Iterable[Any]) -> list[InputImage]:
+    items: list[InputImage] = []
     for index, item in enumerate(images):
         if isinstance(item, list | tuple):
             raise UserError(f"Item {index} is itself a {type(item).__name__}. Give one flat list.")
@@ -170,15 +152,15 @@ def _in_list(images: Iterable[Any]) -> list[RawInput]:
     return items
 
 
-def _single(item: Any, index: int) -> RawInput:
+def _single(item: Any, index: int) -> InputImage:
     """Exactly one image: the answers to an array are an array of the same length."""
     if isinstance(item, str | Path):
-        return RawInput(_shown(item), item)
-    return RawInput(_file_name(item) or f"image {index}", item)
+        return InputImage(_shown(item), item)
+    return InputImage(_file_name(item) or f"image {index}", item)
 
 
 def _file_name(image: Any) -> str:
-    """Where a Pillow image was opened, if it says so."""
+    """Where a Pillow image was opened, if that is known."""
     name = getattr(image, "filename", "") if isinstance(image, Image.Image) else ""
     return _shown(name) if isinstance(name, str | Path) else ""
 

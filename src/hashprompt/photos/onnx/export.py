@@ -1,4 +1,4 @@
-"""Write a version of a classifier as an ONNX model, with its description inside and beside it."""
+"""Write a version of a classifier as an ONNX model, with its description inside and next to it."""
 
 import hashlib
 import json
@@ -9,7 +9,6 @@ from typing import Any
 from hashprompt import __version__
 from hashprompt.errors import UserError
 from hashprompt.photos.answers import Answering
-from hashprompt.photos.evaluation import photo_records
 from hashprompt.photos.inputs.image_files import content_digest
 from hashprompt.photos.inputs.learn_inputs import labelled_images
 from hashprompt.photos.onnx.description import DESCRIPTION, MODEL
@@ -118,7 +117,7 @@ def _description(
 
 
 def _write(place: Target, model: Any, description: dict[str, Any]) -> None:
-    """The model with its description inside, and the description beside it."""
+    """The model with its description inside, and the description next to it."""
     del model.metadata_props[:]
     for name, value in description.items():
         text = value if isinstance(value, str) else json.dumps(value)
@@ -132,7 +131,7 @@ def _write(place: Target, model: Any, description: dict[str, Any]) -> None:
 def _test_photos(store: Store, version: Version, test: str | Path | None) -> TestPhotos:
     classes = version.info["classes"]
     if test is None:
-        records = photo_records(store, version).items()
+        records = store.photos(version).items()
         kept = [(Path(r.path), classes[r.label]) for d, r in records if _still_there(d, r)]
         source = "held-out photos"
     else:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from hashprompt.errors import UserError
 from hashprompt.photos.store.store import Store, Version
 from hashprompt.texts import counted, visible
 
@@ -146,15 +147,20 @@ def history_of(store: Store) -> list[dict[str, Any]]:
     """All versions by number; of damaged ones only the reason."""
     if store.is_new:
         return []
-    current, damages = store.current(), store.damages()
     rows = []
     for number in store.numbers():
-        row: dict[str, Any] = {"version": number, "damaged": damages.get(number)}
-        if number not in damages:
+        row: dict[str, Any] = {
+            "version": number,
+            "damaged": None,
+            "current": number == store.current(),
+        }
+        try:
             version = store.version(number)
-            row |= Changes(version.info, None, store.size(version), 0).summary()
-            row["parent"] = version.info["parent"]
-        rows.append({**row, "current": number == current})
+            changes = Changes(version.info, None, store.size(version), 0)
+            row |= {**changes.summary(), "parent": version.info["parent"]}
+        except UserError as error:
+            row["damaged"] = str(error)
+        rows.append(row)
     return rows
 
 

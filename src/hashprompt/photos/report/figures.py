@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -51,45 +52,25 @@ def draw_accuracy(rows: Sequence[ClassChange], labels: dict[str, str]) -> Figure
     for place, row in enumerate(rows):
         if row.before is not None and row.after is not None:
             axes.plot([row.before, row.after], [place] * 2, color=_colour(row), lw=2.5, zorder=2)
-    _dots(
-        axes, {p: r.before for p, r in enumerate(rows)}, "before", BEFORE, marker="o", hollow=True
-    )
-    for colour, label, marker in (
-        (LOSS, "after, lost", "o"),
-        (KEPT, "after, not lost", "o"),
-        (NEW, "new class", "D"),
-    ):
-        places = {p: r.after for p, r in enumerate(rows) if _colour(r) == colour}
-        _dots(axes, places, label, colour, marker)
+    ring: dict[str, Any] = {"markersize": 8.5, "markerfacecolor": axes.get_facecolor()}
+    before = {p: row.before for p, row in enumerate(rows)}
+    _markers(axes, before, label="before", color=BEFORE, marker="o", **ring)
+    kinds = ((LOSS, "after, lost", "o"), (KEPT, "after, not lost", "o"), (NEW, "new class", "D"))
+    for colour, label, marker in kinds:
+        after = {p: row.after for p, row in enumerate(rows) if _colour(row) == colour}
+        _markers(axes, after, label=label, color=colour, marker=marker)
     axes.set_yticks(range(len(rows)), [labels[row.name] for row in rows])
     axes.set(xlim=(-2, 102), ylim=(len(rows) - 0.4, -0.6))
     legend_below(axes, columns=4)
     return figure_of(axes)
 
 
-def _dots(
-    axes: Axes,
-    values: dict[int, float | None],
-    label: str,
-    colour: str,
-    marker: str,
-    hollow: bool = False,
-) -> None:
+def _markers(axes: Axes, values: dict[int, float | None], **style: Any) -> None:
     """Values by row, where there are any."""
     known = {place: value for place, value in values.items() if value is not None}
     if known:
-        axes.plot(
-            [*known.values()],
-            [*known],
-            linestyle="none",
-            marker=marker,
-            markersize=8.5 if hollow else 6.5,  # a ring shows around a dot in the same place
-            markerfacecolor=axes.get_facecolor() if hollow else colour,
-            markeredgecolor=colour,
-            markeredgewidth=1.5,
-            zorder=3,
-            label=label,
-        )
+        shape = {"linestyle": "none", "markersize": 6.5, "markeredgewidth": 1.5, "zorder": 3}
+        axes.plot([*known.values()], [*known], **{**shape, **style})
 
 
 def label_of(name: str, number: int) -> str:

@@ -158,8 +158,11 @@ class SortFolder:
         rows = (row for row in self.decisions() if not row.clustered)
         return (clustered.get(row.photo, row) for row in rows)
 
-    def journal(self) -> "Journal":
-        return Journal(self._state(DECISIONS))
+    def write(self, decision: Decision) -> None:
+        target = self._state(DECISIONS)
+        # The line before may have been cut off; an empty line is none.
+        with explain_write_errors(target), append_to(target) as file:
+            file.write(b"\n" + json.dumps(asdict(decision)).encode())
 
     def finish(self) -> None:
         remove_ours(inside(self.folder, STATE), (JOB, DECISIONS))
@@ -190,14 +193,14 @@ class SortFolder:
 
     # Photos. -------------------------------------------------------------------------------
 
-    def settle(self, decision: Decision, journal: "Journal") -> Decision:
+    def settle(self, decision: Decision) -> Decision:
         """Choose a free name, write the decision down and put the photo; returns the decision."""
         if decision.folder is not None and not decision.there:
             source = self.inbox / decision.photo
             with explain_write_errors(self.folder):
                 file = self._free_name(source, decision.folder)
             decision = replace(decision, file=file)
-        journal.write(decision)
+        self.write(decision)
         self.put(decision)
         return decision
 
@@ -235,26 +238,6 @@ class SortFolder:
         if last and present.find(self.inbox / last.photo) in (None, last.put):
             self.put(last)
         return present
-
-
-class Journal:
-    """Decisions, one line each, added at the end of a file."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._file = append_to(target)
-        if self._file.tell():
-            self._file.write(b"\n")  # the last line may have been cut off; an empty one is none
-
-    def write(self, decision: Decision) -> None:
-        with explain_write_errors(self._target):
-            self._file.write(json.dumps(asdict(decision)).encode() + b"\n")
-            self._file.flush()
-
-    def close(self) -> None:
-        with explain_write_errors(self._target):
-            os.fsync(self._file.fileno())
-            self._file.close()
 
 
 class Present:

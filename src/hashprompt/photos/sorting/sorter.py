@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count, islice
@@ -16,11 +15,10 @@ from hashprompt.data.reading.folders import images_below
 from hashprompt.data.reading.images import SUFFIXES, UnreadableImage, read_image
 from hashprompt.errors import UserError
 from hashprompt.photos.answers import Answer, Answering, refuse_bad_question
-from hashprompt.photos.inputs.predict_inputs import InputLoader, RawInput
+from hashprompt.photos.inputs.predict_inputs import InputImage, InputLoader
 from hashprompt.photos.sorting.clusters import MAX_SAMPLE, Clusters
 from hashprompt.photos.sorting.journal import (
     Decision,
-    Journal,
     Present,
     SortFolder,
     decode_feature,
@@ -212,23 +210,17 @@ class Sorter:
         waiting = (name for name in self._photos() if name not in done)
         with photo_bar("sorting", total, self.quiet) as advance:
             advance(len(done))
-            with closing(target.journal()) as journal:
-                new = self._new(waiting, present, journal, advance)
-                while names := list(islice(new, AT_ONCE)):
-                    items = [RawInput(name, self.inbox / name) for name in names]
-                    inputs = InputLoader(items, model().short_side)
-                    rows = model().stream(inputs, threshold, BATCH, lambda a: bool(a.is_unknown))
-                    for answer, feature in rows:
-                        decision = self._decision(answer, feature, folders, unsure)
-                        target.settle(decision, journal)
-                        advance(1)
+            new = self._new(waiting, present, advance)
+            while names := list(islice(new, AT_ONCE)):
+                items = [InputImage(name, self.inbox / name) for name in names]
+                inputs = InputLoader(items, model().short_side)
+                rows = model().stream(inputs, threshold, BATCH, lambda a: bool(a.is_unknown))
+                for answer, feature in rows:
+                    target.settle(self._decision(answer, feature, folders, unsure))
+                    advance(1)
 
     def _new(
-        self,
-        names: Iterable[str],
-        present: Present,
-        journal: Journal,
-        advance: Callable[[int], None],
+        self, names: Iterable[str], present: Present, advance: Callable[[int], None]
     ) -> Iterator[str]:
         """Photos that are not in the target yet; where the others are is written down."""
         for name in names:
@@ -237,7 +229,7 @@ class Sorter:
                 yield name
                 continue
             folder, _, file = place.partition("/")
-            self.target.settle(Decision(name, folder, file, there=True), journal)
+            self.target.settle(Decision(name, folder, file, there=True))
             advance(1)
 
     def _decision(
@@ -273,15 +265,14 @@ class Sorter:
         done = {decision.photo: decision for decision in target.decisions() if decision.clustered}
         files: dict[str, list[Path]] = {alone: []}
         waiting = self._unknown()
-        with closing(target.journal()) as journal:
-            while rows := list(islice(waiting, AT_ONCE)):
-                labels = clusters.of(np.stack([decode_feature(row.feature) for row in rows]))
-                for row, label in zip(rows, labels.tolist(), strict=True):
-                    put = done.get(row.photo)  # before a kill
-                    if put is None:
-                        new = replace(row, folder=folders[label], feature="", clustered=True)
-                        put = target.settle(new, journal)
-                    files.setdefault(str(put.folder), []).append(target.folder / put.put)
+        while rows := list(islice(waiting, AT_ONCE)):
+            labels = clusters.of(np.stack([decode_feature(row.feature) for row in rows]))
+            for row, label in zip(rows, labels.tolist(), strict=True):
+                put = done.get(row.photo)  # before a kill
+                if put is None:
+                    new = replace(row, folder=folders[label], feature="", clustered=True)
+                    put = target.settle(new)
+                files.setdefault(str(put.folder), []).append(target.folder / put.put)
         shown = sorted(files.keys() - {alone})
         for folder in shown:
             self._write_sheet(folder, files[folder])

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,7 +17,8 @@ from hashprompt.backbone.weights import load_backbone
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.data.streams.stream import Stream, TaskData
 from hashprompt.data.transforms.views import Views
-from hashprompt.engine.devices import autocast, single_device
+from hashprompt.engine.callbacks import Callback
+from hashprompt.engine.devices import autocast, launch, single_device
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.views import views_of
 from hashprompt.errors import UserError, shortened
@@ -26,6 +27,9 @@ from hashprompt.methods.averaged_prompt.method import AveragedPrompt
 from hashprompt.options import Options, build
 from hashprompt.options.run import RunOptions
 from hashprompt.photos.options import complete, new_options
+
+if TYPE_CHECKING:
+    from hashprompt.engine.trainer import Trainer
 
 # Options that may change: they change no answer, or one session only.
 CHANGEABLE = {"epochs", "batch_size", "device", "eval_batch_size", "checkpoint_minutes"}
@@ -116,6 +120,28 @@ class ClassifierConfig:
         seen = self.views.clean(PhotoBatch(map(torch.from_numpy, images)).to(self.device))
         with autocast(self.run_options, self.device):
             return self.backbone.model(seen).float().cpu().numpy()
+
+    def trainer(
+        self,
+        training: Mapping[str, Any],
+        tasks: tuple[TaskData, ...],
+        folder: Path,
+        callbacks: Sequence[Callback] = (),
+        resume_with: str | None = None,
+    ) -> "Trainer":
+        """What trains and tests a method that has learned nothing.
+
+        Args:
+            training: replaces options for one session.
+            tasks: of the method, the last of which is to be learned.
+            folder: for checkpoints.
+        """
+        from hashprompt.engine.trainer import Trainer  # answers do without it
+
+        options = self.run_options
+        method, stream, fabric = self.make_method(training), photo_stream(tasks), launch(options)
+        own = method, stream, self.backbone, options, fabric, folder, self.seed
+        return Trainer(*own, callbacks, resume_with)
 
     @property
     def short_side(self) -> int:

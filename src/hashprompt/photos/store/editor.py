@@ -4,24 +4,23 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from hashprompt.engine.devices import launch
 from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.averaged_prompt.method import AveragedPrompt
 from hashprompt.methods.averaged_prompt.relabelling import relabel
 from hashprompt.parts.growing import load_grown, unfit_if_it_fails
 from hashprompt.photos.evaluation import (
-    PhotoRecord,
     evaluate_version,
     predicted_by_digest,
     reopen_held_out,
 )
-from hashprompt.photos.store.config import ClassifierConfig, photo_stream
+from hashprompt.photos.store.config import ClassifierConfig
 from hashprompt.photos.store.edits import (
     Edit,
     edited_info,
     edited_records,
     renamed_tests,
 )
+from hashprompt.photos.store.schemas import PhotoRecord
 from hashprompt.photos.store.store import Store, Version
 from hashprompt.ui.progress import ProgressBars
 
@@ -45,26 +44,26 @@ def apply_edit(
     """
     started = time.perf_counter()
     version = store.version()
-    info, tensors = edited_info(version.info, edit), store.tensors(version)
-    records = edited_records(store.photos(version), edit)
+    info, tensors, photos = version.info, store.tensors(version), store.photos(version)
+    new, records = edited_info(info, edit), edited_records(photos, edit)
     if edit.only_names:
-        info |= renamed_tests(version.info, edit)
+        new |= renamed_tests(info, edit)
     else:
-        trainer = _trainer(store, config, quiet)
+        trainer = config.trainer(
+            {"epochs": 0}, (), store.learning, () if quiet else (ProgressBars(),)
+        )
         method = trainer.method
         assert isinstance(method, AveragedPrompt)
         load_grown(method, tensors)
         with unfit_if_it_fails():
-            relabel(
-                method, edit.ids, [version.info["images"][c][0] for c in version.info["classes"]]
-            )
+            relabel(method, edit.ids, [info["images"][name][0] for name in info["classes"]])
         tensors = method.state_dict()
-        info["sizes"] = method.sizes()
-        info |= _test(trainer, config, edit, store.photos(version), records, info)
-    for row in records.values():
-        row[2] = (moved or {}).get(row[2], row[2])
-    info["total_seconds"] = round(time.perf_counter() - started, 2)
-    return store.commit(config.header(), info, tensors, records)
+        tested, records = _test(trainer, config, edit, photos, records, new)
+        new |= {**tested, "sizes": method.sizes()}
+    moved = moved or {}
+    records = {d: row._replace(path=moved.get(row.path, row.path)) for d, row in records.items()}
+    new["total_seconds"] = round(time.perf_counter() - started, 2)
+    return store.commit(config.header(), new, tensors, records)
 
 
 def trained_parts(store: Store, config: ClassifierConfig) -> list[str]:
@@ -75,32 +74,17 @@ def trained_parts(store: Store, config: ClassifierConfig) -> list[str]:
     return trained * len(method.average)
 
 
-def _trainer(store: Store, config: ClassifierConfig, quiet: bool) -> Trainer:
-    return Trainer(
-        config.make_method({"epochs": 0}),
-        photo_stream(()),
-        config.backbone,
-        config.run_options.model_copy(update={"checkpoint_minutes": float("inf")}),
-        launch(config.run_options),
-        store.learning,  # nothing is saved there
-        config.seed,
-        () if quiet else (ProgressBars(),),
-    )
-
-
 def _test(
     trainer: Trainer,
     config: ClassifierConfig,
     edit: Edit,
-    old: dict[str, list[Any]],
-    records: dict[str, list[Any]],
+    old: dict[str, PhotoRecord],
+    records: dict[str, PhotoRecord],
     info: dict[str, Any],
-) -> dict[str, Any]:
-    """Results of the edited version on held-out photos; `records` get its predictions."""
-    rows = {digest: PhotoRecord(*row) for digest, row in records.items()}
-    for digest, row in rows.items():
-        if row.predicted is None and old[digest][3] is not None:
-            rows[digest] = row._replace(predicted=FORGOTTEN)
+) -> tuple[dict[str, Any], dict[str, PhotoRecord]]:
+    """Results of the edited version on held-out photos, and the records with its predictions."""
+    wrong = {d for d, r in records.items() if r.predicted is None and old[d].predicted is not None}
+    rows = {d: r._replace(predicted=FORGOTTEN) if d in wrong else r for d, r in records.items()}
     held_out, notes = reopen_held_out(rows, config.short_side)
     tested, photos = evaluate_version(
         trainer, [held_out] if len(held_out.table) else [], edit.names, info
@@ -110,6 +94,6 @@ def _test(
             "Too few held-out photos are left to calibrate again: the temperature was fitted on "
             "the classes before."
         )
-    for digest, predicted in predicted_by_digest(photos).items():
-        records[digest][3] = predicted
-    return {**tested, "notes": notes}
+    found = predicted_by_digest(photos).items()
+    records |= {digest: records[digest]._replace(predicted=label) for digest, label in found}
+    return {**tested, "notes": notes}, records

@@ -7,6 +7,7 @@ from typing import Any
 from hashprompt.errors import UserError
 from hashprompt.options import unknown
 from hashprompt.photos.inputs.names import check_new_name
+from hashprompt.photos.store.schemas import PhotoRecord
 
 
 @dataclass(frozen=True)
@@ -97,14 +98,14 @@ def renamed_tests(info: Mapping[str, Any], edit: Edit) -> dict[str, Any]:
     }
 
 
-def edited_records(rows: Mapping[str, Sequence[Any]], edit: Edit) -> dict[str, list[Any]]:
+def edited_records(rows: Mapping[str, PhotoRecord], edit: Edit) -> dict[str, PhotoRecord]:
     """`photos.json` after an edit; photos of a forgotten class are not in it."""
     records = {}
     for digest, (label, part, path, predicted) in rows.items():
         new = edit.ids[label]
         if new is not None:
             answer = None if predicted is None else edit.ids[predicted]
-            records[digest] = [new, part, path, answer]
+            records[digest] = PhotoRecord(new, part, path, answer)
     return records
 
 

@@ -1,9 +1,9 @@
 """The files of a classifier's folder."""
 
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, Strict, model_validator
 
 from hashprompt.storage.schema import Count, Pair, Schema, Seconds, Sha256, Values
 
@@ -124,8 +124,23 @@ class VersionInfo(Schema):
         return self
 
 
-PhotoRow = Annotated[tuple[Count, Literal["train", "test"], str, Count | None], Field(strict=False)]
-PhotoRows = dict[Sha256, PhotoRow]  # `versions/N/photos.json`; see `PhotoRecord`
+ClassId = Annotated[Count, Strict()]
+
+
+class PhotoRecord(NamedTuple):
+    """A photo in `versions/N/photos.json`; its key is the SHA-256 of the file."""
+
+    label: ClassId
+    part: Literal["train", "test"]
+    path: str  # of held-out photos on disk, else empty
+    predicted: ClassId | None  # of held-out photos
+
+    @property
+    def can_be_tested(self) -> bool:
+        return self.part == "test" and bool(self.path)
+
+
+PhotoRows = dict[Sha256, PhotoRecord]
 
 
 class Holder(Schema):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from hashprompt.engine.checkpoint import FILES as CHECKPOINTS
 from hashprompt.errors import UserError
 from hashprompt.photos.onnx.description import MODEL
-from hashprompt.photos.store.schemas import Header, Holder, PhotoRows, VersionInfo
+from hashprompt.photos.store.schemas import Header, Holder, PhotoRecord, PhotoRows, VersionInfo
 from hashprompt.storage.files import (
     Target,
     copy_file,
@@ -129,16 +129,6 @@ class Store:
         newest = self.header()["newest"]
         return [number for number in _numbered(self._versions) if number <= newest]
 
-    def damages(self) -> dict[int, str]:
-        """What is wrong with versions whose `version.json` cannot be read."""
-        found = {}
-        for number in self.numbers():
-            try:
-                self._read(number)
-            except UserError as error:
-                found[number] = str(error)
-        return found
-
     def version(self, number: int | None = None) -> Version:
         """One version, by default the current one."""
         current = self.current()
@@ -153,16 +143,19 @@ class Store:
         """What the version has learned, checked against its checksum."""
         return bytes_to_tensors(version.folder / TENSORS, self._content(version, TENSORS))
 
-    def photos(self, version: Version) -> dict[str, list[Any]]:
-        """{sha256 of a photo: [class id, "train" or "test", path or "", prediction]}, checked."""
+    def photos(self, version: Version | None) -> dict[str, PhotoRecord]:
+        """All photos so far by SHA-256, checked; none without a version."""
+        if version is None:
+            return {}
         path, classes = version.folder / PHOTOS, len(version.info["classes"])
         with self._way_back(version.number):
             try:
-                found: dict[str, list[Any]] = parse_json(_checked(version, PHOTOS))
+                rows = parse_json(_checked(version, PHOTOS))
             except ValueError as error:
                 raise DamagedError(path, str(error)) from error
-            check_schema(path, found, PhotoRows)
-            if any(max(row[0], row[3] or 0) >= classes for row in found.values()):
+            check_schema(path, rows, PhotoRows)
+            found = {digest: PhotoRecord(*row) for digest, row in rows.items()}
+            if any(max(row.label, row.predicted or 0) >= classes for row in found.values()):
                 raise DamagedError(path, "a photo has a class that is not there")
         return found
 
@@ -210,7 +203,7 @@ class Store:
         header: Mapping[str, Any],
         info: Mapping[str, Any],
         tensors: "Mapping[str, Tensor]",
-        photos: Mapping[str, list[Any]],
+        photos: Mapping[str, PhotoRecord],
     ) -> Version:
         """Keep a new version and make it the current one; a kill leaves the old or the new one.
 
@@ -261,7 +254,7 @@ class Store:
         version = self.version(number)
         header = {**self.header(), "current": version.number, "newest": version.number}
         # Where the photos are is private.
-        photos = {key: [*entry[:2], "", *entry[3:]] for key, entry in self.photos(version).items()}
+        photos = {key: row._replace(path="") for key, row in self.photos(version).items()}
         info = {**version.info, "notes": []}  # which name photos too
         tensors = self._content(version, TENSORS)
         with new_folder(target) as place:
@@ -390,7 +383,7 @@ def _checked(version: Version, name: str) -> bytes:
 
 
 def _write_version(
-    place: Target, info: Mapping[str, Any], tensors: bytes, photos: Mapping[str, list[Any]]
+    place: Target, info: Mapping[str, Any], tensors: bytes, photos: Mapping[str, PhotoRecord]
 ) -> dict[str, Any]:
     """Write the three files and return the content of `version.json`."""
     contents = {TENSORS: tensors, PHOTOS: json.dumps(photos, separators=(",", ":")).encode()}

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from hashprompt.errors import UserError
 from hashprompt.photos.session import drop, find
@@ -22,19 +22,6 @@ from hashprompt.serve.settings import ServeSettings
 STOPPING = 40.0  # seconds that a session gets to save itself
 LOCK_SECONDS = 60.0  # to wait for another program, before a session is not dropped
 NOT_CHANGED = "Nothing was changed by it."
-
-
-class Worker(Protocol):
-    """Something that runs sessions, one after the other."""
-
-    def prepare(self) -> object:
-        """Get ready for a session."""
-
-    def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Run a session; gives its events, the last of which is how it ended."""
-
-    def stop(self) -> None:
-        """Let the running session save where it stands and end; does not wait for that."""
 
 
 # Threads of OpenMP that wait by spinning would keep the server's from the processors: answers would
@@ -50,6 +37,7 @@ class LearnWorker:
         self._lock = threading.Lock()
 
     def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Run a session; gives its events, the last of which is how it ended."""
         process = self.prepare()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -64,6 +52,7 @@ class LearnWorker:
         yield {"stopped": True, "code": process.wait()}
 
     def stop(self) -> None:
+        """Let the running session save where it stands and end; does not wait for that."""
         with self._lock:
             process, self._process = self._process, None
         if process is None:
@@ -76,6 +65,7 @@ class LearnWorker:
         killing.start()
 
     def prepare(self) -> "subprocess.Popen[str]":
+        """Get ready for a session."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._process = subprocess.Popen(
@@ -102,7 +92,11 @@ class Learning:
     """
 
     def __init__(
-        self, settings: ServeSettings, jobs: Jobs, on_done: Callable[[Job], None], worker: Worker
+        self,
+        settings: ServeSettings,
+        jobs: Jobs,
+        on_done: Callable[[Job], None],
+        worker: LearnWorker,
     ) -> None:
         self._settings, self._jobs, self._worker, self._on_done = settings, jobs, worker, on_done
         self._stopped = threading.Event()

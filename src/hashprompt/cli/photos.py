@@ -6,20 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hashprompt.cli.arguments import (
-    AsJson,
-    Backbone,
-    Effort,
-    Model,
-    NewModel,
-    Number,
-    PlanOnly,
-    Probability,
-    Quiet,
-    Rename,
-    Settings,
-    parse_settings,
-)
+from hashprompt.cli import arguments as args
 from hashprompt.cli.classifiers import asking, existing, print_done, renamed
 from hashprompt.cli.printing import console, errors, print_json, print_line
 from hashprompt.errors import UserError
@@ -30,23 +17,23 @@ if TYPE_CHECKING:
 
 
 def learn(
-    model: NewModel,
+    model: args.NewModel,
     photos: Annotated[Path | None, typer.Argument(metavar="[PHOTOS]")] = None,
     test: Path | None = None,
     instant: bool = False,
     quick: bool = False,
     best: bool = False,
-    plan: PlanOnly = False,
-    backbone: Backbone = None,
-    rename: Rename = None,
+    plan: args.PlanOnly = False,
+    backbone: args.Backbone = None,
+    rename: args.Rename = None,
     resume: bool = False,
     discard: bool = False,
     report: Path | None = None,
     no_report: bool = False,
     unreadable: Literal["stop", "skip"] = "stop",
-    set_: Settings = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    set_: args.Settings = None,
+    quiet: args.Quiet = False,
+    as_json: args.AsJson = False,
 ) -> None:
     """Teach photos to a classifier: new classes, more photos of known classes, or both.
 
@@ -78,8 +65,10 @@ def learn(
     _refuse_both("--report", report is not None, "--no-report", no_report)
     if photos is None and (plan or not resume):
         raise UserError(f"No photos given. Expected: hashprompt learn {model} PHOTOS")
-    effort: Effort = "instant" if instant else "quick" if quick else "best" if best else "normal"
-    given_names, settings = renamed(rename), parse_settings(set_)
+    effort: args.Effort = (
+        "instant" if instant else "quick" if quick else "best" if best else "normal"
+    )
+    given_names, settings = renamed(rename), args.parse_settings(set_)
     from hashprompt.photos.options import refuse_bad_settings
     from hashprompt.photos.store.store import Store
 
@@ -102,15 +91,15 @@ def learn(
 
 
 def predict(
-    model: Model,
+    model: args.Model,
     images: Annotated[list[str], typer.Argument(metavar="IMAGES…")],
-    top: Number = 3,
-    unknown_threshold: Probability = 0.95,
-    as_json: AsJson = False,
+    top: args.Number = 3,
+    unknown_threshold: args.Probability = 0.95,
+    as_json: args.AsJson = False,
     csv: Path | None = None,
-    batch_size: Number = 32,
+    batch_size: args.Number = 32,
     version: int | None = None,
-    backbone: Backbone = None,
+    backbone: args.Backbone = None,
 ) -> None:
     """Classify images.
 
@@ -161,13 +150,13 @@ def sort(
     folders: Annotated[list[Path], typer.Argument(metavar="MODEL INBOX")],
     into: Annotated[Path, typer.Option()],
     new: bool = False,
-    sure: Probability = 0.7,
-    unknown_threshold: Probability = 0.95,
+    sure: args.Probability = 0.7,
+    unknown_threshold: args.Probability = 0.95,
     copy: bool = False,
     move: bool = False,
-    backbone: Backbone = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    backbone: args.Backbone = None,
+    quiet: args.Quiet = False,
+    as_json: args.AsJson = False,
 ) -> None:
     """Sort photos into one folder per class, unsure/, and clusters of unknown photos.
 

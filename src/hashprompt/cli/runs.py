@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hashprompt.cli.arguments import (
-    Backbone,
-    Download,
-    LogTo,
-    Quiet,
-    Run,
-    Settings,
-    parse_settings,
-    read_yaml_file,
-)
+from hashprompt.cli import arguments as args
 from hashprompt.cli.printing import console, print_line
 from hashprompt.ui.terminal import PlainTable
 
@@ -30,15 +21,15 @@ if TYPE_CHECKING:
 def run(
     method: Annotated[str | None, typer.Option("--method", "-m")] = None,
     stream: Annotated[str | None, typer.Option("--stream", "-s")] = None,
-    backbone: Backbone = None,
+    backbone: args.Backbone = None,
     preset: str | None = None,
     seed: int | None = None,
-    set_: Settings = None,
+    set_: args.Settings = None,
     config: Path | None = None,
     out: Path | None = None,
     overwrite: bool = False,
-    log: LogTo = None,
-    quiet: Quiet = False,
+    log: args.LogTo = None,
+    quiet: args.Quiet = False,
 ) -> None:
     """Train a method on a stream of tasks, test it after each task, and write a report.
 
@@ -64,10 +55,10 @@ def run(
 
     names = ("method", "stream", "backbone", "preset", "seed")
     given = dict(zip(names, (method, stream, backbone, preset, seed), strict=True))
-    options = read_yaml_file(config, "method: hash") if config else {}
+    options = args.read_yaml_file(config, "method: hash") if config else {}
     settings = {name: options.pop(name) for name in given if name in options}
     settings |= {name: value for name, value in given.items() if value is not None}
-    options |= parse_settings(set_)
+    options |= args.parse_settings(set_)
     # Before torch: bad input is refused at once.
     planned, loggers = make_plan(**settings, options=options), make_loggers(log or ())
     from hashprompt.runs.benchmark import execute
@@ -76,7 +67,10 @@ def run(
 
 
 def resume(
-    folder: Run, log: LogTo = None, quiet: Quiet = False, download: Download = False
+    folder: args.Run,
+    log: args.LogTo = None,
+    quiet: args.Quiet = False,
+    download: args.Download = False,
 ) -> None:
     """Resume an interrupted run. Results are identical to an uninterrupted run."""
     from hashprompt.loggers import make_loggers
@@ -90,14 +84,14 @@ def resume(
     _show(benchmark.resume(folder, quiet, download, loggers))
 
 
-def evaluate(folder: Run, set_: Settings = None, download: Download = False) -> None:
+def evaluate(folder: args.Run, set_: args.Settings = None, download: args.Download = False) -> None:
     """Test the model of a finished run again, with other options of prediction.
 
     `hashprompt evaluate runs/demo --set eval_batch_size=1`
     """
     from hashprompt.runs.plan import stored_plan
 
-    options = parse_settings(set_)
+    options = args.parse_settings(set_)
     stored_plan(folder, options)  # before torch, as in `resume`
     from hashprompt.runs import benchmark
 
@@ -109,7 +103,7 @@ def evaluate(folder: Run, set_: Settings = None, download: Download = False) -> 
     print_line(f"FAA {found['average']:.2f}", "bold")
 
 
-def report(folder: Run) -> None:
+def report(folder: args.Run) -> None:
     """Rewrite `report.html` and the figures of a finished run."""
     from hashprompt.report import read_result
 

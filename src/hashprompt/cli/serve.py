@@ -6,15 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hashprompt.cli.arguments import (
-    Backbone,
-    Effort,
-    NewModel,
-    Number,
-    Probability,
-    Settings,
-    parse_settings,
-)
+from hashprompt.cli import arguments as args
 from hashprompt.cli.printing import print_line
 from hashprompt.errors import UserError
 
@@ -22,25 +14,25 @@ MEGABYTE = 10**6
 
 
 def serve(
-    model: NewModel,
+    model: args.NewModel,
     host: str = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N")] = 8765,
     read_only: bool = False,
     keep_unsure: bool | None = None,
     photos: Path | None = None,
-    effort: Annotated[Effort, typer.Option(metavar="LEVEL")] = "normal",
+    effort: Annotated[args.Effort, typer.Option(metavar="LEVEL")] = "normal",
     no_report: bool = False,
-    sure: Probability = 0.7,
-    unknown_threshold: Probability = 0.95,
-    backbone: Backbone = None,
-    set_: Settings = None,
+    sure: args.Probability = 0.7,
+    unknown_threshold: args.Probability = 0.95,
+    backbone: args.Backbone = None,
+    set_: args.Settings = None,
     allow_host: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     token: Annotated[str | None, typer.Option(envvar="HASHPROMPT_TOKEN")] = None,
-    max_photos: Number = 1000,
-    max_photo_mb: Number = 30,
-    max_upload_mb: Number = 500,
-    max_waiting: Number = 256,
-    max_kept: Number = 500,
+    max_photos: args.Number = 1000,
+    max_photo_mb: args.Number = 30,
+    max_upload_mb: args.Number = 500,
+    max_waiting: args.Number = 256,
+    max_kept: args.Number = 500,
 ) -> None:
     """Teach and classify in the browser or by HTTP.
 
@@ -72,7 +64,7 @@ def serve(
     from hashprompt.photos.options import refuse_bad_settings
     from hashprompt.photos.store.store import Store
 
-    model, settings = model.expanduser(), parse_settings(set_)
+    model, settings = model.expanduser(), args.parse_settings(set_)
     # Before torch is imported, and before anybody opens the page.
     refuse_bad_settings(settings, Store(model).is_new)
     if backbone is not None:

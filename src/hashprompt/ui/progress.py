@@ -5,21 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from rich import progress
 from rich.console import RenderableType
 from rich.live import Live
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.text import Text
 
 from hashprompt.engine.callbacks import Callback, StepEnd
@@ -29,18 +17,23 @@ T = TypeVar("T")
 MANY_IMAGES = 2000  # fewer are read at once
 
 
-class LineColumn(TextColumn):
+class LineColumn(progress.TextColumn):
     """Text next to a bar: one line, without markup."""
 
-    def render(self, task: Task) -> Text:
+    def render(self, task: progress.Task) -> Text:
         return styled(self.text_format.format(task=task))
 
 
-def _bars(*columns: ProgressColumn, quiet: bool = False) -> Progress:
+def _bars(*columns: progress.ProgressColumn, quiet: bool = False) -> progress.Progress:
     """Bars that disappear at the end; without a terminal there are none."""
     console = Terminal(stderr=True)
-    return Progress(
-        *(LineColumn("{task.description}"), BarColumn(), *columns, TimeRemainingColumn()),
+    return progress.Progress(
+        *(
+            LineColumn("{task.description}"),
+            progress.BarColumn(),
+            *columns,
+            progress.TimeRemainingColumn(),
+        ),
         console=console,
         transient=True,
         disable=quiet or not console.is_terminal,
@@ -49,14 +42,14 @@ def _bars(*columns: ProgressColumn, quiet: bool = False) -> Progress:
 
 def reading_bar(items: Iterable[T], description: str, total: int) -> Iterator[T]:
     """A bar for reading many image files."""
-    with _bars(TaskProgressColumn(), quiet=total < MANY_IMAGES) as bars:
+    with _bars(progress.TaskProgressColumn(), quiet=total < MANY_IMAGES) as bars:
         yield from bars.track(items, total, description=description)
 
 
 @contextmanager
 def photo_bar(description: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
     """A bar that counts photos; call the function with the number of further photos."""
-    with _bars(MofNCompleteColumn(), LineColumn("ETA"), quiet=quiet) as bars:
+    with _bars(progress.MofNCompleteColumn(), LineColumn("ETA"), quiet=quiet) as bars:
         task = bars.add_task(description, total=total)
         yield lambda count: bars.advance(task, count)
 
@@ -64,8 +57,8 @@ def photo_bar(description: str, total: int, quiet: bool) -> Iterator[Callable[[i
 @contextmanager
 def download_bars() -> Iterator[Callable[[str, int, int | None], None]]:
     """A bar for each file; call the function with a file, its bytes so far, and all its bytes."""
-    with _bars(DownloadColumn(), TransferSpeedColumn()) as bars:
-        running: dict[str, TaskID] = {}
+    with _bars(progress.DownloadColumn(), progress.TransferSpeedColumn()) as bars:
+        running: dict[str, progress.TaskID] = {}
 
         def watch(file: str, done: int, total: int | None) -> None:
             if file not in running:
@@ -98,12 +91,12 @@ class ProgressBars(Callback):
     def __init__(self, titles: Mapping[str, str] | None = None) -> None:
         self.titles = titles
         self.console = Terminal(stderr=True)
-        self._bars = Progress(
+        self._bars = progress.Progress(
             LineColumn("{task.description}"),
-            BarColumn(bar_width=8),  # to fit into 80 columns
-            MofNCompleteColumn(),
+            progress.BarColumn(bar_width=8),  # to fit into 80 columns
+            progress.MofNCompleteColumn(),
             LineColumn("ETA"),
-            TimeRemainingColumn(),
+            progress.TimeRemainingColumn(),
             LineColumn("{task.fields[info]}"),
             console=self.console,
             disable=not self.console.is_terminal,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from hashprompt.backbone.names import nano_file
 from hashprompt.engine.checkpoint import Checkpoints
@@ -88,17 +88,6 @@ def test_a_wrong_name_or_option_is_refused_in_words(case: str, refused: Refusal)
     message = refused(*flags)
     for text in told:
         assert text in message
-
-
-@pytest.mark.parametrize("method", ["finetune", "joint"])
-def test_layers_out_of_range_are_refused_before_anything_is_trained(
-    method: str, cli: Any, tiny_npz: Path, tmp_path: Path
-) -> None:
-    flags = ["-m", method, "-s", f"npz:{tiny_npz}", "--set", "layers=[7]", "--out", tmp_path / "o"]
-    outcome = cli("run", "-q", *flags)
-    assert outcome.code == 1
-    assert "layers=[7]: this backbone has blocks 1–6" in outcome.said
-    assert not (tmp_path / "o").exists()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
@@ -216,16 +205,6 @@ def test_bad_weights_are_refused_with_their_fault(
         assert text in message
 
 
-def test_weights_that_lack_a_tensor_are_refused(refused: Refusal, tmp_path: Path) -> None:
-    state = load_file(nano_file())
-    with open(nano_file(), "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    del state["blocks.2.mlp.fc1.bias"]
-    save_file(state, tmp_path / "part.safetensors", metadata=header["__metadata__"])
-    message = refused("-b", tmp_path / "part.safetensors")
-    assert "1 tensors missing (blocks.2.mlp.fc1.bias" in message
-
-
 class Bomb:
     """Unpickling it makes a folder."""
 
@@ -326,12 +305,6 @@ def test_a_file_that_is_no_stream_is_refused(refused: Refusal, tmp_path: Path) -
     (tmp_path / "s.npz").write_text("dear diary")
     assert "cannot be read as an .npz file" in refused("-s", tmp_path / "s.npz")
     assert "Give npz:FILE with x_train" in refused("-s", f"npz:{tmp_path / 'none.npz'}")
-
-
-def test_holding_out_from_single_images_is_refused(refused: Refusal, lonely_npz: Path) -> None:
-    message = refused("-s", f"npz:{lonely_npz}", "--set", "holdout=0.5")
-    assert "two or more training images" in message
-    assert "holdout=0" in message
 
 
 # Small is not bad. -------------------------------------------------------------------------

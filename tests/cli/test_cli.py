@@ -1,7 +1,6 @@
 """The command line: every command does its work, and the options are what the lists say."""
 
 import json
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import hashprompt
 from hashprompt.cli import printing
 from hashprompt.data.streams.names import EMBEDDED
 from hashprompt.methods.registry import METHODS, find_method, preset_options, presets
-from hashprompt.options import Options
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
 from hashprompt.report import html
@@ -116,21 +114,6 @@ def test_compare_prints_and_writes_one_table(
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 
-def test_compare_of_something_else_is_refused(cli: Any, tmp_path: Path) -> None:
-    outcome = cli("compare", tmp_path)
-    assert outcome.code == 1
-    assert "holds no result.json" in outcome.said
-
-
-def test_a_table_that_cannot_be_written_is_refused_in_words(
-    cli: Any, undisturbed: benchmark.Result, tmp_path: Path
-) -> None:
-    (tmp_path / "file").touch()
-    outcome = cli("compare", undisturbed.folder, "--markdown", tmp_path / "file" / "t.md")
-    assert outcome.code == 1
-    assert "Could not write" in outcome.said
-
-
 # What there is. ----------------------------------------------------------------------------
 
 
@@ -212,12 +195,6 @@ def test_a_file_of_ones_own_that_cannot_be_imported_is_named(
     assert name in outcome.said
 
 
-def test_an_unknown_method_is_not_listed(cli: Any) -> None:
-    outcome = cli("methods", "hsah")
-    assert outcome.code == 1
-    assert "Did you mean `hash`" in outcome.said
-
-
 def test_streams_lists_every_stream(cli: Any) -> None:
     outcome = cli("streams")
     assert outcome.code == 0
@@ -231,23 +208,6 @@ def test_backbones_lists_what_can_be_named(cli: Any) -> None:
     assert outcome.code == 0
     for name in ("nano", "TIMM_NAME", "FILE"):
         assert any(x.startswith(name) for x in outcome.out.splitlines())
-
-
-HELP = {
-    "run": ["Train a method on a stream of tasks", "--set", "KEY=VALUE", "--overwrite"],
-    "resume": ["Resume an interrupted run"],
-    "report": ["Rewrite report.html"],
-    "compare": ["Compare runs in one table", "--allow-mixed"],
-    "methods": ["show one with its options", "--all"],
-}
-
-
-@pytest.mark.parametrize("command", HELP)
-def test_every_command_explains_itself(command: str, cli: Any) -> None:
-    outcome = cli(command, "--help")
-    assert outcome.code == 0
-    for text in HELP[command]:
-        assert text in outcome.out
 
 
 # Settings. ---------------------------------------------------------------------------------
@@ -333,25 +293,6 @@ def test_the_default_directory_tells_method_stream_and_seed(
 
 
 # Option groups. ----------------------------------------------------------------------------
-
-GROUPS: dict[str, tuple[type[Options], ...]] = {
-    name: (method.config, StreamOptions, RunOptions) for name, method in METHODS.items()
-}
-
-
-@pytest.mark.parametrize("name", GROUPS)
-def test_every_option_has_a_description_and_a_default(name: str) -> None:
-    for group in GROUPS[name]:
-        group()  # all defaults are valid together
-        for option, field in group.model_fields.items():
-            assert field.description, option
-            assert not field.is_required(), option
-
-
-@pytest.mark.parametrize("name", GROUPS)
-def test_no_option_belongs_to_two_groups(name: str) -> None:
-    for one, other in combinations(GROUPS[name], 2):
-        assert not one.model_fields.keys() & other.model_fields.keys()
 
 
 @pytest.mark.parametrize("name", METHODS)

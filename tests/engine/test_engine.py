@@ -1,8 +1,5 @@
 """The engine: the budget of passes, the feature cache, precision and several devices."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,25 +57,6 @@ def test_the_seed_decides_the_numbers(tmp_path: Path) -> None:
     assert runs[0].data["usage"] == runs[1].data["usage"]
     assert orders[0] == orders[1] != orders[2]
     assert runs[0].data["usage"] != runs[2].data["usage"]
-
-
-@pytest.mark.slow
-def test_two_devices_share_each_batch(tmp_path: Path) -> None:
-    """Gradients are averaged and counts summed, so two devices learn what one learns."""
-    options = {k: v for k, v in SMALL.items() if k not in ("stream", "quiet")}
-    options |= {"augment": "none", "contrastive": 0}  # what differs by design between shares
-    settings = [f"--set={k}={v}" for k, v in options.items()]
-    results = []
-    for devices in (1, 2):
-        out = tmp_path / str(devices)
-        command = [sys.executable, "-m", "hashprompt", "run", "--stream=digits", f"--out={out}"]
-        more = [*settings, "--set=device=cpu", f"--set=devices={devices}"]
-        subprocess.run([*command, *more], check=True, timeout=600)
-        results.append(json.loads((out / "result.json").read_text()))
-    one, two = results
-    assert two["usage"] == one["usage"]
-    assert [sum(u) for u in two["usage"]] == [2 * 2 * 16] * 3
-    assert two["accuracy"] == one["accuracy"]
 
 
 def test_a_phase_without_steps_shows_the_images_it_has_looked_at() -> None:

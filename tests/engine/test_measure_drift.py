@@ -80,9 +80,3 @@ def test_what_is_stored_of_other_systems(
     assert list(found) == [1, 2]
     assert (found[2] > 0.01) is moves
     assert moves or found[2] < 1e-4
-
-
-def test_systems_that_store_no_classes_have_none(tmp_path: Path) -> None:
-    options = {**SMALL, "measure_drift": True}
-    result = hashprompt.run("l2p", out=tmp_path / "run", prompt_length=2, **options)
-    assert drift_by_task(result.data) == {}

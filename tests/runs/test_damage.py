@@ -19,7 +19,6 @@ from hashprompt.errors import UserError
 from hashprompt.report import read_result
 from hashprompt.runs import benchmark
 from hashprompt.storage import files
-from hashprompt.storage.json_files import write_json
 
 
 @pytest.fixture
@@ -292,34 +291,6 @@ def test_an_edited_config_is_refused_and_the_way_to_change_options_told(
     assert outcome.code == 1
     assert "config.json is damaged" in outcome.said
     assert "hashprompt run --set" in outcome.said
-
-
-@pytest.mark.parametrize("command", ["resume", "evaluate"])
-@pytest.mark.parametrize("edit", [e for e in CONFIG_EDITS if e not in ("a rate", "format as text")])
-def test_a_config_of_another_version_is_refused_in_words(
-    edit: str, command: str, run: Path, cli: Any
-) -> None:
-    """Whole, with its checksum, but not what this version writes."""
-    if command == "resume":
-        (run / "result.json").unlink()
-    stored = json.loads((run / "config.json").read_bytes())
-    CONFIG_EDITS[edit](stored)
-    stored.pop("sha256", None)
-    write_json(run / "config.json", stored)
-    outcome = cli(command, run)
-    assert outcome.code == 1
-    assert outcome.said.startswith("Error: ")
-
-
-def test_a_run_of_the_first_format_is_refused_in_words(run: Path, cli: Any) -> None:
-    for name in ("config.json", "result.json"):
-        stored = json.loads((run / name).read_bytes())
-        stored.pop("sha256", None)
-        (run / name).write_text(json.dumps({**stored, "format": 1}))
-    for command in ("resume", "evaluate", "report", "compare"):
-        outcome = cli(command, run)
-        assert outcome.code == 1
-        assert "made by another version of hashprompt" in outcome.said
 
 
 # Disks that cannot be written. -----------------------------------------------------------------

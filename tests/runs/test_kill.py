@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -96,33 +95,10 @@ class Forked:
         self._over = True
 
 
-class Started:
-    """`hashprompt …` as a process of its own."""
-
-    def __init__(self, arguments: list[str], log: Path) -> None:
-        self.log, self._killed = log, False
-        command = [sys.executable, "-c", "from hashprompt.cli.app import main; main()", *arguments]
-        with open(log, "ab") as file:
-            self.process = subprocess.Popen(command, stdout=file, stderr=file)
-
-    def over(self) -> bool:
-        code = self.process.poll()
-        assert not code or self._killed, self.log.read_text()
-        return code is not None
-
-    def kill(self) -> None:
-        self._killed = True
-        self.process.kill()
-        self.process.wait()
-
-
-def survive(
-    kind: type[Forked | Started], flags: list[str], folder: Path, moments: list[tuple[int, float]]
-) -> int:
+def survive(flags: list[str], folder: Path, moments: list[tuple[int, float]]) -> int:
     """Run, kill at each moment, go on to the end; returns how often there was a kill.
 
     Args:
-        kind: how to start the command.
         flags: of `hashprompt run`.
         folder: the run directory.
         moments: each the number of a checkpoint to wait for, and seconds after it.
@@ -133,7 +109,7 @@ def survive(
             break
         resuming = (folder / "config.json").is_file()
         arguments = ["resume", str(folder)] if resuming else ["run", "--out", str(folder), *flags]
-        process, started = kind(arguments, folder.with_suffix(".log")), time.monotonic()
+        process, started = Forked(arguments, folder.with_suffix(".log")), time.monotonic()
         while not process.over():
             assert time.monotonic() - started < PATIENCE
             if moment is not None and newest(folder) >= moment[0]:
@@ -165,7 +141,7 @@ def test_a_run_killed_twice_ends_as_if_nothing_had_happened(
 ) -> None:
     saves = newest(undisturbed.folder)
     moments = [(saves // 4, 0.01), (2 * saves // 3, 0.02)]
-    kills = survive(Forked, [*tiny_flags, *SAVE_ALWAYS], tmp_path / "run", moments)
+    kills = survive([*tiny_flags, *SAVE_ALWAYS], tmp_path / "run", moments)
     assert kills == 2
     same_as_undisturbed(tmp_path / "run")
 
@@ -181,22 +157,9 @@ def test_a_run_killed_at_random_moments_ends_as_if_nothing_had_happened(
     tmp_path: Path,
 ) -> None:
     moments = random_moments(seed, 5, newest(undisturbed.folder))
-    kills = survive(Forked, [*tiny_flags, *SAVE_ALWAYS], tmp_path / "run", moments)
+    kills = survive([*tiny_flags, *SAVE_ALWAYS], tmp_path / "run", moments)
     assert kills >= 4  # one may come when all is done: 20 over the five seeds
     same_as_undisturbed(tmp_path / "run")
-
-
-@pytest.mark.slow
-def test_a_process_of_its_own_killed_ends_as_if_nothing_had_happened(
-    tiny_flags: list[str],
-    undisturbed: benchmark.Result,
-    same_as_undisturbed: Callable[[Path], None],
-    tmp_path: Path,
-) -> None:
-    moments = random_moments(9, 2, newest(undisturbed.folder))
-    survive(Started, [*tiny_flags, *SAVE_ALWAYS], tmp_path / "run", moments)
-    same_as_undisturbed(tmp_path / "run")
-    assert (tmp_path / "run" / "report.html").is_file()
 
 
 # Every kind of moment, in this process. ----------------------------------------------------

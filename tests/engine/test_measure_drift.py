@@ -8,7 +8,7 @@ import torch
 
 import hashprompt
 from hashprompt.parts.gaussians import StoredClasses
-from hashprompt.report import drift_by_task
+from hashprompt.report.measures import drift_by_task
 from hashprompt.runs import benchmark
 from hashprompt.runs.plan import stored_plan
 

@@ -49,7 +49,7 @@ def _list_methods() -> None:
         text = f"{method.info.summary}{keeps} ({', '.join(presets(name))})"
         families[method.info.family][name] = text
     console.print(_listing("method", families))
-    print_line("Options and presets of a method: hashprompt methods NAME")
+    print_line("Presets are in parentheses. Details of a method: hashprompt methods NAME")
 
 
 def _show_method(name: str, every: bool) -> None:

@@ -20,8 +20,8 @@ def list_experiments() -> None:
     from hashprompt.paper.grids import SEEDS
 
     table = PlainTable(box=None, pad_edge=False)
-    for heading in ("name", "rows", *SCALES, "what it shows"):
-        is_word = heading in ("name", "what it shows")
+    for heading in ("name", "rows", *SCALES, "description"):
+        is_word = heading in ("name", "description")
         table.add_column(heading, justify="left" if is_word else "right")
     for experiment in experiments().values():
         rows = len(experiment.rows)

@@ -37,7 +37,7 @@ class Passes:
         views: transforms of images.
         options: batch size and precision.
         fabric: the devices.
-        looked: is called before each batch, with the number of images done and of all images.
+        on_images: is called before each batch, with the number of images done and of all images.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Passes:
         views: Views,
         options: RunOptions,
         fabric: "Fabric",
-        looked: Callable[[int, int], None],
+        on_images: Callable[[int, int], None],
     ) -> None:
         self.backbone, self.views, self.options = backbone, views, options
-        self.fabric, self.looked = fabric, looked
+        self.fabric, self._on_images = fabric, on_images
         self._plain: dict[int, Tensor] = {}
         self._on_cpu = fabric.device.type == "cpu"
         # A GPU's bits depend on the shape of the batch, which is therefore always the same there.
@@ -84,9 +84,9 @@ class Passes:
         size = size or self.options.eval_batch_size
         batches = Prefetch(table.images, torch.arange(len(table)).split(size))
         for number, rows in enumerate(batches.batches):
-            self.looked(number * size, len(table))
+            self._on_images(number * size, len(table))
             yield rows, batches[number].to(self.fabric.device)
-        self.looked(len(table), len(table))
+        self._on_images(len(table), len(table))
 
     def plain_features(self, table: ImageTable) -> Tensor:
         """Frozen features (N, D) of the clean view: computed once per image, and cached on disk."""

@@ -180,24 +180,3 @@ def test_another_image_size_resamples_positions_and_keeps_the_name_of_the_weight
     larger, own = load_backbone("nano", image_size=48), load_backbone("nano")
     assert larger.model(torch.randn(2, 3, 48, 48)).shape == (2, 128)
     assert larger.weights_sha256 == own.weights_sha256
-
-
-@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
-def test_weights_load_from_local_files(tmp_path, suffix: str) -> None:
-    from safetensors.torch import save_file
-
-    torch.manual_seed(0)
-    model = timm.create_model("vit_tiny_patch16_224", num_classes=7)
-    path = tmp_path / f"tiny{suffix}"
-    state = model.state_dict()
-    if suffix == ".pth":
-        torch.save({"model": state}, path)
-    else:
-        save_file(state, path)
-    loaded = load_backbone(str(path), image_size=32)  # architecture told from the shapes
-    model.set_input_size(img_size=32)
-    images = torch.randn(2, 3, 32, 32)
-    with torch.no_grad():
-        expected = model.eval().forward_features(images)[:, 0]
-        torch.testing.assert_close(loaded.model(images), expected)
-    assert loaded.preprocessing.mean == (0.5, 0.5, 0.5)

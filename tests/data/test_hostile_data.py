@@ -12,9 +12,8 @@ import torch
 from hostile_photos import deadline, write_hostile
 
 from hashprompt.data.checking.checkup import check
-from hashprompt.data.dataset import ImageTable
 from hashprompt.data.reading import lists
-from hashprompt.data.reading.arrays import coarse_source, read_arrays
+from hashprompt.data.reading.arrays import read_arrays
 from hashprompt.data.reading.entries import read_list
 from hashprompt.data.reading.images import MAX_PIXELS
 from hashprompt.data.reading.lists import listed_entries
@@ -86,15 +85,6 @@ def test_coarse_labels_are_those_of_some_class(arrays: Any, mapping: np.ndarray)
         read_arrays(arrays(fine_to_coarse=mapping), "coarse")
 
 
-def test_each_coarse_label_gives_one_fine_class_to_each_domain() -> None:
-    mapping = torch.tensor([2, 0, 1, 0, 2, 1])
-    table = ImageTable(torch.zeros(6, 3, 8, 8, dtype=torch.uint8), torch.arange(6))
-    found = coarse_source("x", table, table, mapping, ("a", "b", "c"))
-    assert found.train.labels.tolist() == mapping.tolist()
-    assert found.train.domains is not None
-    assert found.train.domains.tolist() == [0, 0, 0, 1, 1, 1]  # first and second of each
-
-
 @pytest.mark.parametrize(
     "names", [np.full(4, "x" * 5000), np.full(1_000_001, "x"), np.zeros(4, "V5000")]
 )
@@ -108,12 +98,6 @@ def test_arrays_of_extreme_proportions_are_refused(arrays: Any, shape: tuple[int
     thin = np.zeros(shape, np.uint8)
     with pytest.raises(UserError, match="one side is more than 100 times the other"):
         read_arrays(arrays(x_train=thin, y_train=LABELS[:1]))
-
-
-def test_a_pipe_is_no_npz_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.npz")
-    with pytest.raises(UserError, match="not a regular file"):
-        read_arrays(tmp_path / "a.npz")
 
 
 # Lists. ------------------------------------------------------------------------------------

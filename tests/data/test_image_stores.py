@@ -10,7 +10,6 @@ from hashprompt.data.dataset import ImageTable, concatenate
 from hashprompt.data.reading.image_stores import (
     DecodedImages,
     EncodedImages,
-    Photos,
     Prefetch,
     open_photos,
 )
@@ -58,14 +57,6 @@ def test_the_content_hash_knows_content_and_order(
     assert photos.select(torch.tensor([1, 0, 2, 3, 4])).content_hash() != before
     write(files[2], 99)
     assert open_photos(files, reading)[0].content_hash() != before
-
-
-def test_arrays_of_two_sizes_lie_in_one_store() -> None:
-    small = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
-    large = torch.randint(0, 256, (3, 3, 6, 5), dtype=torch.uint8)
-    photos = Photos(DecodedImages.of(small, large), torch.arange(5))
-    assert torch.equal(photos[torch.tensor([1])][0], small[1])
-    assert torch.equal(photos[torch.tensor([4])][0], large[2])
 
 
 @pytest.mark.parametrize("memory_gb", [1.0, 0.0])

@@ -143,11 +143,6 @@ def test_a_class_of_one_image_stays_in_training(file: Path) -> None:
     assert 2 not in {c for c, _, _ in every(stream, "test")}
 
 
-def test_limits_come_after_holding_out(file: Path) -> None:
-    stream = cut(file, tasks=1, holdout=0.4, train_per_class=9, test_per_class=1)
-    assert sorted(every(stream, "test")) == [(c, 3, TRAIN) for c in SOURCE_CLASSES]
-
-
 def test_a_task_without_test_images_is_refused(file: Path) -> None:
     few = arrays()
     keep = few["y_test"] != 2

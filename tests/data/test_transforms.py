@@ -63,13 +63,6 @@ def test_the_clean_view_of_an_image_at_size_is_its_normalisation() -> None:
         assert torch.equal(clean[:, channel], expected)
 
 
-def test_resizing_never_leaves_the_range_of_pixels() -> None:
-    edges = 255 * torch.randint(0, 2, (2, 3, 16, 16), dtype=torch.uint8)  # bicubic overshoots
-    out = levels(views().clean(edges))
-    assert out.min() > -0.01
-    assert out.max() < 255.01
-
-
 # The train view. ---------------------------------------------------------------------------
 
 
@@ -117,19 +110,10 @@ def test_a_crop_is_a_window_of_seven_eighths_inside_the_image(size: int) -> None
     assert torch.allclose(found["constant"], torch.tensor(77.0), atol=0.01)
 
 
-def test_a_crop_keeps_its_share_of_an_oblong_image() -> None:
-    found = windows(views(), 50, height=24, width=48)
-    assert torch.allclose(found["wide"].abs(), torch.tensor(42.0), atol=0.5)
-    assert torch.allclose(found["high"], torch.tensor(21.0), atol=0.3)
-
-
 def test_half_of_the_images_are_mirrored_left_to_right() -> None:
     found = windows(views(), 400)
     assert (found["high"] > 0).all()
     assert 150 < (found["wide"] < 0).sum() < 250
-
-
-def test_nothing_is_mirrored_where_sides_matter() -> None:
     assert (windows(views(flip=False), 100)["wide"] > 0).all()
 
 

@@ -30,19 +30,13 @@ Case = Callable[[random.Random, Path, Templates, Run], None]
 
 
 def run_json(rng: random.Random, place: Path, things: Templates, run: Run) -> None:
-    copy = place / "run"
-    shutil.copytree(rng.choice([things.run, things.unfinished]), copy)
-    path = rng.choice([p for p in copy.rglob("*.json")])
-    if rng.random() < 0.2:
-        spoil_text(path, rng)
-    else:
-        spoil_json(path, rng, reseal=rng.random() < 0.9)
+    copy = _run(rng, place, things)
+    _spoil_file(rng.choice([*copy.rglob("*.json")]), rng)
     _ask_run(copy, rng, run)
 
 
 def run_tensors(rng: random.Random, place: Path, things: Templates, run: Run) -> None:
-    copy = place / "run"
-    shutil.copytree(rng.choice([things.run, things.unfinished]), copy)
+    copy = _run(rng, place, things)
     path = sorted((copy / "checkpoints").glob("tensors-*"))[-1]
     path.write_bytes(spoil_tensors(path.read_bytes(), rng))
     seal_run(copy)
@@ -50,11 +44,21 @@ def run_tensors(rng: random.Random, place: Path, things: Templates, run: Run) ->
 
 
 def run_place(rng: random.Random, place: Path, things: Templates, run: Run) -> None:
-    copy = place / "run"
-    shutil.copytree(rng.choice([things.run, things.unfinished]), copy)
+    copy = _run(rng, place, things)
     names = [*copy.rglob("*"), *(copy / name for name in ("figures", "report.html", ".lock"))]
     spoil_place(rng.choice(names), things.treasure, rng)
     _ask_run(copy, rng, run)
+
+
+def _run(rng: random.Random, place: Path, things: Templates) -> Path:
+    return Path(shutil.copytree(rng.choice([things.run, things.unfinished]), place / "run"))
+
+
+def _spoil_file(path: Path, rng: random.Random) -> None:
+    if rng.random() < 0.2:
+        spoil_text(path, rng)
+    else:
+        spoil_json(path, rng, reseal=rng.random() < 0.9)
 
 
 def _ask_run(folder: Path, rng: random.Random, run: Run) -> None:
@@ -66,10 +70,7 @@ def _ask_run(folder: Path, rng: random.Random, run: Run) -> None:
 def zoo_json(rng: random.Random, place: Path, things: Templates, run: Run) -> None:
     copy = _zoo(place, things)
     path = rng.choice([*copy.rglob("*.json")])
-    if rng.random() < 0.2:
-        spoil_text(path, rng)
-    else:
-        spoil_json(path, rng, reseal=rng.random() < 0.9)
+    _spoil_file(path, rng)
     if path.name == "photos.json":
         seal_version(path.parent)
     _ask_zoo(copy, rng, things, run)

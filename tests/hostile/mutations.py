@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import io
 import json
 import os
 import random
@@ -16,6 +17,7 @@ import numpy as np
 import strange_names
 import torch
 from pictures import NAMES, QUICK, stripes, write_photos
+from PIL import Image
 from safetensors.torch import load, save
 
 from hashprompt import ContinualClassifier
@@ -79,21 +81,15 @@ def make_templates(folder: Path) -> Templates:
 
 
 def _pictures() -> list[bytes]:
-    import io
-
-    from PIL import Image
-
-    pixels = stripes(0, 1, np.random.default_rng(0))[0]
     found = []
-    for mode in ("RGB", "L", "RGBA", "CMYK", "P", "I;16", "1"):
-        image = Image.fromarray(pixels).convert("I" if mode == "I;16" else mode)
-        for kind in ("PNG", "JPEG", "GIF", "TIFF", "BMP", "WEBP", "PPM"):
-            buffer = io.BytesIO()
-            try:
-                image.save(buffer, kind)
-                found.append(buffer.getvalue())
-            except (OSError, ValueError, KeyError):
-                pass
+    for mode, kind in (
+        *(("RGB", kind) for kind in ("PNG", "JPEG", "GIF", "TIFF", "BMP", "WEBP", "PPM")),
+        *((mode, "PNG") for mode in ("L", "LA", "RGBA", "P", "1")),
+    ):
+        buffer = io.BytesIO()
+        pixels = stripes(0, 1, np.random.default_rng(0))[0]
+        Image.fromarray(pixels).convert(mode).save(buffer, kind)
+        found.append(buffer.getvalue())
     return found
 
 

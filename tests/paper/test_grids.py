@@ -10,7 +10,7 @@ from hashprompt.errors import UserError
 from hashprompt.methods.registry import default_preset
 from hashprompt.paper.cost import full_cost, passes_per_hour, task_sizes
 from hashprompt.paper.data import SCALES, experiments, find_experiment, scale_table
-from hashprompt.paper.grids import Place, Setting, key_of, make_setting, place_of, row_keys, runs_of
+from hashprompt.paper.grids import Place, Setting, key_of, place_of, row_keys, runs_of
 from hashprompt.runs.plan import make_plan
 
 FULL = Setting("full")
@@ -101,21 +101,6 @@ def test_a_key_ignores_chance_and_at_mini_the_users_files() -> None:
 def test_a_figure_that_uses_tables_runs_them() -> None:
     found = {run.digest for run in runs_of(["F1"], NANO)}
     assert found == {run.digest for run in runs_of(["T1", "T2", "T5"], NANO)}
-
-
-@pytest.mark.parametrize(
-    ("scale", "given", "said"),
-    [
-        ("nanno", {}, "Did you mean `nano`"),
-        ("mini", {}, "--data IMAGES.npz"),
-        ("mini", {"data": Path("nowhere.npz"), "weights": Path("w")}, "No images at nowhere.npz"),
-        ("nano", {"data": Path("x.npz")}, "are for --scale mini"),
-        ("nano", {"seeds": 0}, "at least one"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_refused(scale: str, given: dict, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        make_setting(scale, **given)
 
 
 def test_other_pre_training_needs_the_full_scale() -> None:

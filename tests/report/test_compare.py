@@ -268,3 +268,10 @@ def test_seeds_that_keep_other_numbers_of_images_are_other_rows(make: Make) -> N
     few, many = ({"keeps_images": f"{n} per class"} for n in (10, 50))
     runs = [make("a", method="er", protocol=few), make("b", seed=1, method="er", protocol=many)]
     assert len(compare(runs).rows) == 2
+
+
+@pytest.mark.parametrize(("name", "said"), [("hide", "no row"), ("hash", "2 rows")])
+def test_a_reference_must_be_one_row(make: Make, name: str, said: str) -> None:
+    found = compare([make("a"), make("b", options={"penalty": 0.0})])
+    with pytest.raises(UserError, match=f"matches {said}.*`hash .paper. penalty=0.0`"):
+        found.against(name)

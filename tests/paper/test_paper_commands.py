@@ -28,7 +28,7 @@ def test_list_names_everything(cli: Cli) -> None:
         (("run", "T5", "--scale", "nano", "--set", "epoch=1"), "Did you mean `epochs`"),
         (("run", "T5", "--scale", "nano", "--gpus", "1"), "gpus: only for the engine ray"),
         (("run", "T5", "--scale", "nano", "--log", "papyrus"), "Unknown logger `papyrus`"),
-        (("report", "--ledger", "."), "holds no results yet"),
+        (("report", "--ledger", "."), "it has no results"),
         (("report", "--ledger", "ledger", "--set", "epoch=1"), "Did you mean `epochs`"),
         (("report", "--ledger", "ledger", "--set", "epochs=2020-01-01"), "epochs"),
     ],

@@ -165,9 +165,9 @@ def test_measures_by_hand() -> None:
 def test_an_empty_ledger_and_a_missing_one_are_refused(tmp_path: Path) -> None:
     (tmp_path / "sweep" / "ledger").mkdir(parents=True)
     for folder in (tmp_path, tmp_path / "sweep"):
-        with pytest.raises(UserError, match=r"holds no results yet.*paper run T5"):
+        with pytest.raises(UserError, match="it has no results"):
             read_ledgers([folder])
-    with pytest.raises(UserError, match="There is no ledger in"):
+    with pytest.raises(UserError, match="There is no folder"):
         read_ledgers([tmp_path / "nowhere"])
 
 

@@ -101,8 +101,8 @@ def test_matrix_prints_numbers_up_to_twenty_tasks(tasks: int, numbers: int) -> N
 
 def lines_of(name: str, result: dict[str, Any] = RESULT) -> dict[str, list[list[float]]]:
     """Label -> points of a line."""
-    lines = figures.FIGURES[name](result).axes[0].lines
-    return {line.get_label(): line.get_xydata().tolist() for line in lines}
+    containers = figures.FIGURES[name](result).axes[0].containers
+    return {c.get_label(): c.lines[0].get_xydata().tolist() for c in containers}
 
 
 def test_lines_show_what_was_measured_and_nothing_else() -> None:

@@ -5,7 +5,6 @@ A function returns None if a place has no runs for it.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,15 +14,16 @@ from hashprompt.paper.data import find_experiment
 from hashprompt.paper.grids import Place
 from hashprompt.paper.results import Results
 from hashprompt.report import ResultData
+from hashprompt.report.compare_figures import plot_points
 from hashprompt.report.figures import (
-    MARKERS,
     PALETTE,
+    Points,
     count_from_one,
     figure_of,
     legend_below,
-    line_style,
     literal,
     new_axes,
+    plot_lines,
     usage_map,
 )
 from hashprompt.report.measures import (
@@ -37,7 +37,6 @@ from hashprompt.report.measures import (
 from hashprompt.report.text_table import Stat
 
 MODULATOR = {"MoE": "without the modulator", "MoE + HDR + HGM": "with the modulator"}
-Points = Mapping[Any, Sequence[float | None]]  # position -> values of the runs
 
 
 def plasticity(results: Results, place: Place) -> Figure | None:
@@ -56,14 +55,13 @@ def plasticity(results: Results, place: Place) -> Figure | None:
 def accuracy_and_size(results: Results, place: Place) -> Figure | None:
     """1b: accuracy against the number of values in prompts, routers and keys."""
     axes = new_axes("1b  Accuracy and size", "values in prompts, routers and keys", "FAA (%)")
-    for number, (name, runs) in enumerate(results.rows(place, "T1", "ImageNet-R").items()):
+    points = []
+    for name, runs in results.rows(place, "T1", "ImageNet-R").items():
         size, faa = Stat.of([*map(prompt_parameters, runs)]), _metric(runs, "FAA")
         if size and faa:
-            mark = line_style(number) | {"marker": MARKERS[number // 6 % 6]}
-            where = (size.mean, faa.mean, faa.std)
-            axes.errorbar(*where, ls="", capsize=3, label=literal(name), **mark)
-    axes.set_xscale("log")
-    return _with_legend(axes, columns=3)
+            points.append((name, max(size.mean, 1), faa, False))
+    plot_points(axes, points)
+    return figure_of(axes) if points else None
 
 
 def expert_use(results: Results, place: Place) -> Figure | None:
@@ -152,7 +150,7 @@ def sensitivity(results: Results, place: Place) -> Figure | None:
     for column, (symbol, default) in enumerate((("δ", 0.4), ("α", 0.1))):
         for line, (metric, series) in enumerate(found.items()):
             axes = panels[line][column]
-            _plot(axes, {symbol: series[symbol]} if symbol in series else {})
+            plot_lines(axes, {symbol: series[symbol]} if symbol in series else {})
             axes.axvline(default, color=PALETTE[1], ls="--", lw=1)
             axes.spines[["top", "right"]].set_visible(False)
             axes.set_ylabel(f"{metric} (%)" if column == 0 else "")
@@ -217,20 +215,8 @@ def _series(results: Results, place: Place, table: str, metric: str) -> dict[str
     return {name: dict(sorted(line.items())) for name, line in lines.items() if len(line) > 1}
 
 
-def _plot(axes: Axes, lines: Mapping[str, Points]) -> None:
-    """Means with their deviations over runs."""
-    for number, (name, points) in enumerate(lines.items()):
-        stats = {x: stat for x, values in points.items() if (stat := Stat.of(values))}
-        means = [stat.mean for stat in stats.values()]
-        spread = [stat.std or 0.0 for stat in stats.values()]
-        if stats:
-            axes.errorbar(
-                [*stats], means, spread, label=literal(name), capsize=3, **line_style(number)
-            )
-
-
 def _drawn(axes: Axes, lines: Mapping[str, Points], columns: int = 1) -> Figure | None:
-    _plot(axes, lines)
+    plot_lines(axes, lines)
     return _with_legend(axes, columns)
 
 

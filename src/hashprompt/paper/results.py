@@ -11,7 +11,7 @@ from hashprompt.paper.data import Experiment, PaperRow, experiments, find_experi
 from hashprompt.paper.grids import Place, check_changes, key_of, place_of, row_keys
 from hashprompt.report import ResultData
 from hashprompt.report.compare import Run, SeedAndOrder
-from hashprompt.report.ledger import is_empty_ledger, read_results
+from hashprompt.report.ledger import read_results
 from hashprompt.runs.plan import plan_of
 
 ORDER = ("full", "mini", "nano")
@@ -77,14 +77,4 @@ class Results:
 
 def read_ledgers(folders: Iterable[Path], changes: Mapping[str, Any] | None = None) -> Results:
     """All runs of ledgers, sweeps and run directories."""
-    found: list[tuple[Path, ResultData]] = []
-    for folder in folders:
-        if not folder.is_dir():
-            raise UserError(f"There is no ledger in {folder}. Give the --out of a `paper run`.")
-        if is_empty_ledger(folder):
-            raise UserError(
-                f"{folder} holds no results yet. Make some with: "
-                f"hashprompt paper run T5 --scale nano --out {folder}"
-            )
-        found += read_results([folder])
-    return Results(found, changes)
+    return Results(read_results(folders), changes)

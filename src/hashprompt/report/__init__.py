@@ -17,13 +17,11 @@ def read_result(run_dir: Path) -> ResultData:
     """Read the result of a finished run; errors name the next step."""
     path = inside(run_dir, "result.json")
     if not run_dir.is_dir():
-        raise UserError(
-            f"There is no run in {run_dir}. Make one with: hashprompt run --out {run_dir}"
-        )
+        raise UserError(f"There is no folder {run_dir}. Run with: hashprompt run --out {run_dir}")
     try:
         return read_json(path, RunResult, ADVICE)
     except FileNotFoundError as error:
         raise UserError(
-            f"{run_dir} holds no result.json: it is not the folder of a run, or the run has not "
-            f"finished. Finish it with: hashprompt resume {run_dir}"
+            f"{run_dir} holds no result.json: it has no results, or its run has not finished. "
+            f"Finish a run with: hashprompt resume {run_dir}"
         ) from error

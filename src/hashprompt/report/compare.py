@@ -76,14 +76,13 @@ class Row:
         return self.runs[0].result["protocol"].get(IMAGES) or ""
 
     @property
-    def curve(self) -> dict[int, Stat]:
-        """Average accuracy after each task."""
+    def curve(self) -> dict[int, list[float | None]]:
+        """Average accuracies after each task, of all runs."""
         averages: dict[int, list[float | None]] = {}
         for run in self.runs:
             for entry in run.result["after_task"]:
                 averages.setdefault(entry["task"], []).append(entry.get("average"))
-        stats = {task: Stat.of(values) for task, values in averages.items()}
-        return {task: stat for task, stat in stats.items() if stat is not None}
+        return averages
 
     @property
     def stored_bytes(self) -> float:

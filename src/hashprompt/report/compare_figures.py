@@ -1,5 +1,7 @@
 """Figures of many runs; separate from the table, which does not need matplotlib."""
 
+from collections.abc import Sequence
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
@@ -12,28 +14,18 @@ from hashprompt.report.figures import (
     line_style,
     literal,
     new_axes,
+    plot_lines,
 )
+from hashprompt.report.text_table import Stat
 
 
 def compare_figure(comparison: Comparison) -> Figure:
-    """Average accuracy after each task, one line per row with a band of ± one std over seeds."""
+    """Average accuracy after each task, one line per row with deviations over seeds."""
     axes = new_axes("Average accuracy on all classes so far", "after task", "accuracy (%)")
-    for number, row in enumerate(comparison.rows):
-        dashes = ("-", "--", ":")[number // 6 % 3]
-        curve = row.curve
-        tasks, means = list(curve), [stat.mean for stat in curve.values()]
-        spread = [stat.std or 0.0 for stat in curve.values()]
-        axes.plot(tasks, means, ls=dashes, label=literal(row.name), **line_style(number))
-        colour = axes.lines[-1].get_color()
-        if len(tasks) == 1:  # joint training: only a final value
-            axes.axhline(means[0], color=colour, ls=":", lw=1)
-        if any(spread):
-            low = [m - s for m, s in zip(means, spread, strict=True)]
-            high = [m + s for m, s in zip(means, spread, strict=True)]
-            axes.fill_between(tasks, low, high, color=colour, alpha=0.2, lw=0)
-    last = max((task for row in comparison.rows for task in row.curve), default=0)
-    count_from_one(axes.xaxis, last + 1)
-    legend_below(axes, columns=1 if len(comparison.rows) <= 6 else 3)
+    curves = {row.name: row.curve for row in comparison.rows}
+    plot_lines(axes, curves)
+    count_from_one(axes.xaxis, 1 + max((t for curve in curves.values() for t in curve), default=0))
+    legend_below(axes, columns=1 if len(curves) <= 6 else 3)
     return figure_of(axes)
 
 
@@ -45,16 +37,24 @@ def cost_figure(comparison: Comparison) -> Figure:
     keeping = any(row.keeps_images for row in comparison.rows)
     title = "Accuracy and storage" + (" (hollow: keeps images)" if keeping else "")
     axes = new_axes(title, "MB stored next to the frozen ViT", "final average accuracy (%)")
-    shown = [(row, stat) for row in comparison.rows if (stat := row.stat("FAA"))]
-    places = [(max(row.stored_bytes, 1) / 1e6, stat.mean) for row, stat in shown]
-    for number, ((row, stat), where) in enumerate(zip(shown, places, strict=True)):
-        style = line_style(number)
-        face = "none" if row.keeps_images else style["color"]
-        axes.errorbar(*where, yerr=stat.std, ls="", capsize=3, markerfacecolor=face, **style)
+    points = [
+        (row.label, max(row.stored_bytes, 1) / 1e6, stat, bool(row.keeps_images))
+        for row in comparison.rows
+        if (stat := row.stat("FAA"))
+    ]
+    plot_points(axes, points)
+    return figure_of(axes)
+
+
+def plot_points(axes: Axes, points: Sequence[tuple[str, float, Stat, bool]]) -> None:
+    """Accuracies against sizes with names: name, size, accuracy, whether the mark is hollow."""
+    for number, (_, size, stat, is_hollow) in enumerate(points):
+        style = line_style(number) | {"ls": ""}
+        face = "none" if is_hollow else style["color"]
+        axes.errorbar(size, stat.mean, stat.std, capsize=3, markerfacecolor=face, **style)
     axes.set_xscale("log")
     axes.margins(x=0.15)
-    _label(axes, [row.label for row, _ in shown], places)
-    return figure_of(axes)
+    _label(axes, [p[0] for p in points], [(p[1], p[2].mean) for p in points])
 
 
 # Places of a name: offset from its point, alignment.

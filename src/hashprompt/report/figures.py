@@ -5,7 +5,7 @@ A function returns None if the run has no data for it (expert usage without a po
 
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -15,13 +15,15 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from hashprompt.report import ResultData
-from hashprompt.report.measures import drift_by_task, usage_entropy
+from hashprompt.report.measures import usage_entropy
+from hashprompt.report.text_table import Stat
 from hashprompt.texts import visible
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 MARKERS = "osD^vP"
 HEAT = "viridis"  # equal steps in lightness, also without colour vision
 
+Points = Mapping[Any, Sequence[float | None]]  # values of runs by position
 _INK, _PAPER = "#e8e8e8", "#1c1f24"
 LIGHT: dict[Any, Any] = {
     "font.size": 10,
@@ -57,8 +59,20 @@ def figure_of(axes: Axes) -> Figure:
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """Colour and marker of the line of a number; lines repeat after six."""
-    return {"color": PALETTE[number % 6], "marker": MARKERS[number % 6], "ms": 5}
+    """Colour, marker and dashes of the line of a number."""
+    dashes = ("-", "--", ":")[number // 6 % 3]
+    return {"color": PALETTE[number % 6], "marker": MARKERS[number % 6], "ms": 5, "ls": dashes}
+
+
+def plot_lines(axes: Axes, lines: Mapping[str, Points]) -> None:
+    """Lines by label: the mean of the values at each position, and their deviation."""
+    for number, (label, points) in enumerate(lines.items()):
+        stats = {x: stat for x, values in points.items() if (stat := Stat.of(values))}
+        means, spread = [s.mean for s in stats.values()], [s.std or 0.0 for s in stats.values()]
+        if stats:
+            style = line_style(number)
+            error = spread if any(spread) else None
+            axes.errorbar([*stats], means, error, label=literal(label), capsize=3, **style)
 
 
 def count_from_one(axis: Axis, count: int) -> None:
@@ -89,40 +103,35 @@ def accuracy_matrix(result: ResultData) -> Figure | None:
     return figure_of(axes)
 
 
-def plot_lines(axes: Axes, lines: Mapping[str, tuple[list[int], list[float | None]]]) -> None:
-    """Lines over tasks (from 0) by label, with a legend if there are several."""
-    for number, (label, (tasks, values)) in enumerate(lines.items()):
-        shown = np.array(values, dtype=float)  # None becomes nan, a gap
-        axes.plot(tasks, shown, lw=1.8, label=label, **line_style(number))
-    count_from_one(axes.xaxis, 1 + max(max(tasks) for tasks, _ in lines.values()))
-    if len(lines) > 1:
-        legend_below(axes, columns=2)
-
-
 def accuracy_curves(result: ResultData) -> Figure | None:
     """Average, new-class and task-inference accuracy after each task."""
+    if len(result["after_task"]) < 2:
+        return None
     series = {
         "average": "all classes so far",
         "new_classes": "new classes only",
         "task_inference": "task inference",
     }
-    lines = _series(result["after_task"], series)
-    if len(result["after_task"]) < 2:
-        return None
-    axes = new_axes("Accuracy over tasks", "after task", "accuracy (%)")
-    plot_lines(axes, lines)
-    lowest = min(v for _, values in lines.values() for v in values if v is not None)
-    axes.set_ylim(_round_down(lowest), 102)
+    axes = _over_tasks("Accuracy over tasks", "accuracy (%)", result["after_task"], series)
+    values = [entry.get(name) for entry in result["after_task"] for name in series]
+    axes.set_ylim(_round_down(min(value for value in values if value is not None)), 102)
     return figure_of(axes)
 
 
-def _series(
-    entries: list[dict[str, Any]], labels: Mapping[str, str]
-) -> dict[str, tuple[list[int], list[float | None]]]:
-    """Lines of the fields that some of the entries have."""
-    tasks = [entry["task"] for entry in entries]
-    found = {label: [entry.get(name) for entry in entries] for name, label in labels.items()}
-    return {label: (tasks, v) for label, v in found.items() if any(x is not None for x in v)}
+def _over_tasks(
+    title: str, ylabel: str, entries: list[dict[str, Any]], labels: Mapping[str, str]
+) -> Axes:
+    """Lines over tasks of some fields of the entries."""
+    axes = new_axes(title, "after task", ylabel)
+    lines = {
+        label: {entry["task"]: [entry.get(name)] for entry in entries}
+        for name, label in labels.items()
+    }
+    plot_lines(axes, lines)
+    count_from_one(axes.xaxis, 1 + max(entry["task"] for entry in entries))
+    if len(labels) > 1:
+        legend_below(axes, columns=2)
+    return axes
 
 
 def usage_per_task(result: ResultData) -> Figure | None:
@@ -162,20 +171,19 @@ def routing(result: ResultData) -> Figure | None:
     entries = [e for e in result.get("diagnostics") or [] if e.get("routing_varies") is not None]
     if not entries:
         return None
-    axes = new_axes("Routing", "after task", "share")
-    plot_lines(axes, _series(entries, ROUTING))
+    axes = _over_tasks("Routing", "share", entries, ROUTING)
     axes.set_ylim(-0.03, 1.03)
     return figure_of(axes)
 
 
 def drift(result: ResultData) -> Figure | None:
     """Distance of stored means of old classes from recomputed ones, if measured."""
-    found = drift_by_task(result)
-    if not found:
+    entries = [e for e in result.get("diagnostics") or [] if e.get("drift") is not None]
+    if not entries:
         return None
-    axes = new_axes("Drift of stored class means", "after task", "distance (σ)")
-    plot_lines(axes, {"drift": (list(found), list(found.values()))})
-    axes.set_ylim(0, 1.1 * max(*found.values(), 0.1))
+    labels = {"drift": "drift"}
+    axes = _over_tasks("Drift of stored class means", "distance (σ)", entries, labels)
+    axes.set_ylim(bottom=0)
     return figure_of(axes)
 
 

@@ -108,39 +108,27 @@ def read_results(paths: Iterable[Path]) -> Iterator[tuple[Path, ResultData]]:
                 yield place, result
 
 
-def is_empty_ledger(path: Path) -> bool:
-    """Whether a folder holds neither a run nor results."""
-    ledger = path / LEDGER if (path / LEDGER).is_dir() else path
-    return not (_is_run(path) or _packs_in(ledger) or _entries_in(ledger))
-
-
 def _results_at(path: Path) -> Iterator[tuple[Path, ResultData]]:
     if path.name.endswith(PACKED):
         found: dict[str, Any] = read_pack(inside(path.parent, path.name))
         yield from ((path / digest, entry) for digest, entry in found.items())
-    elif path.suffix == ".json":
+        return
+    if path.suffix == ".json":
         yield path, _read_entry(inside(path.parent, path.name))
-    elif _is_run(path) or is_empty_ledger(path):
+        return
+    ledger = path / LEDGER if (path / LEDGER).is_dir() else path
+    packs, single = _packs_in(ledger), {p.stem: p for p in ledger.glob("[0-9a-f]*.json")}
+    if (path / "config.json").exists() or not (packs or single):
         yield path, read_result(path)  # names what is wrong
-    else:
-        ledger = path / LEDGER if (path / LEDGER).is_dir() else path
-        single = {file.stem: file for file in _entries_in(ledger)}
-        for pack in _packs_in(ledger):
-            yield from (found for found in _results_at(pack) if found[0].name not in single)
-        for file in single.values():
-            yield from _results_at(file)
-
-
-def _is_run(path: Path) -> bool:
-    return any((path / name).exists() for name in ("config.json", "result.json"))
+        return
+    for pack in packs:
+        yield from (found for found in _results_at(pack) if found[0].name not in single)
+    for _, file in sorted(single.items()):
+        yield from _results_at(file)
 
 
 def _packs_in(ledger: Path) -> list[Target]:
     return [inside(ledger, file.name) for file in sorted(ledger.glob(f"*{PACKED}"))]
-
-
-def _entries_in(ledger: Path) -> list[Path]:
-    return sorted(ledger.glob("[0-9a-f]*.json"))
 
 
 def _read_entry(file: Target) -> ResultData:

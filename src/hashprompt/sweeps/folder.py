@@ -18,7 +18,7 @@ from pydantic import Field
 
 from hashprompt.engine.callbacks import Callback
 from hashprompt.errors import UserError
-from hashprompt.report.ledger import LEDGER, Digest, Ledger
+from hashprompt.report.ledger import LEDGER, Ledger
 from hashprompt.runs.plan import Plan, plan_of
 from hashprompt.runs.run_dir import StoredPlan
 from hashprompt.storage.files import Target, as_given, inside, make_folder, remove_file
@@ -35,7 +35,6 @@ class StoredRun(Schema):
     """A run of the grid, and its row of the table."""
 
     row: str
-    digest: Digest
     plan: StoredPlan
     evaluate: dict[str, Values] = Field(default_factory=dict)
 
@@ -107,8 +106,7 @@ class SweepFolder:
         """Store the grid."""
         make_folder(as_given(self.path))
         stored = [
-            {"row": r.row, "digest": r.digest, "plan": r.plan.to_dict(), "evaluate": r.evaluate}
-            for r in runs
+            {"row": run.row, "plan": run.plan.to_dict(), "evaluate": run.evaluate} for run in runs
         ]
         write_json(inside(self.path, "sweep.json"), {"runs": stored})
         self._changed("sweep.json")

@@ -84,5 +84,5 @@ def test_a_table_is_run_and_reported(cli: Cli, tmp_path: Path) -> None:
     assert "8 runs: 8 done" in ran.out
     assert cli("paper", "report", "--ledger", out, "--out", place, *small).code == 0
     text = (tmp_path / "report" / "report.md").read_text()
-    assert "| T5 | What the modules of Hash bring | 4 of 4 |" in text
+    assert "| T5 | Modules of Hash | 4 of 4 |" in text
     assert "1c-nano.png" in text

@@ -126,7 +126,7 @@ def test_the_report_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     page = write_paper_report(read_ledgers([ledger]), tmp_path / "out")
     assert [f.name for f in (tmp_path / "out" / "figures").iterdir()] == ["1c-nano.png"]
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "| T5 | What the modules of Hash bring | 4 of 4 |" in text
+    assert "| T5 | Modules of Hash | 4 of 4 |" in text
     assert "| Hash (Ours) | ✓ | 95.02 ± 0.34 | 61.00 ± 1.00 (3) | -34.02 |" in text
     assert "| T11 | Other pre-training, 10 tasks | – |" in text
     html = page.read_text()

@@ -95,7 +95,7 @@ def test_tables_hold_the_numbers(make: Make) -> None:
     lines = comparison.table().to_markdown().splitlines()
     assert lines[0] == (
         "| method | preset | n | FAA ↑ | CAA ↑ | FM ↓ | task inference ↑ "
-        "| learned values | stored values | seconds | passes (grad) |"
+        "| params | stored | seconds | grad passes |"
     )
     assert lines[2] == (
         "| hash | paper | 2 | 72.00 ± 2.83 | 81.00 ± 1.41 | 18.00 ± 2.83 | 77.00 ± 2.83 "

@@ -18,7 +18,7 @@ from hashprompt.report.text_table import TextTable
 Verdict = Literal["supported", "not supported", "mixed", "one run", "not run"]
 RULE = (
     "A difference of two rows is taken over runs with the same seed and class order, with a 95 % "
-    "bootstrap interval. Supported: the whole interval is on the claimed side of zero (`same`: "
+    "bootstrap interval. Supported: the whole interval is on the claimed side of zero (same: "
     "within the tolerance). Not supported: it is on the other side. Mixed: it contains zero. One "
     "run: a single pair. Several comparisons have the verdict they share, else mixed."
 )

@@ -47,7 +47,7 @@ def plasticity(results: Results, place: Place) -> Figure | None:
         if runs := rows.get(name):
             matrices = [run["accuracy"] for run in runs]
             lines[name] = {t: [m[t][t] for m in matrices] for t in range(len(matrices[0]))}
-    axes = new_axes("1a  Accuracy on new classes", "task", "right after the task (%)")
+    axes = new_axes("1a  Accuracy on new classes", "task", "accuracy right after it (%)")
     count_from_one(axes.xaxis, max(map(len, lines.values()), default=1))
     return _drawn(axes, lines)
 

@@ -18,7 +18,7 @@ from hashprompt.texts import markdown_text, visible
 TITLE = "The Hash paper and our runs"
 LEAD = (
     "† marks a cell where the paper contradicts itself. (n) is the number of runs, ± their "
-    "standard deviation. Only `full` is the paper's own setting. At the other scales compare rows, "
+    "standard deviation. Only full is the paper's own setting. At the other scales compare rows, "
     "not values with the paper."
 )
 

@@ -25,10 +25,10 @@ SAME_ROW = NEUTRAL | {"order_seed"}
 # Columns with means over seeds, and their measures.
 PERCENT = {"FAA ↑": "FAA", "CAA ↑": "CAA", "FM ↓": "FM", "task inference ↑": "task inference"}
 COUNTS = {
-    "learned values": "learned values",
-    "stored values": "stored values",
+    "params": "learned values",
+    "stored": "stored values",
     "seconds": "seconds",
-    "passes (grad)": "passes",
+    "grad passes": "passes",
 }
 
 SeedAndOrder = tuple[int | None, tuple[int, ...]]  # seed and class order
@@ -293,4 +293,8 @@ def _text(value: Any) -> str:
 
 
 def _count(stat: Stat | None) -> str:
-    return "–" if stat is None else f"{stat.mean:,.0f}"
+    """A mean as a whole number; from 100,000 in thousands or millions."""
+    if stat is None:
+        return "–"
+    scale, unit = (1, "") if stat.mean < 1e5 else (1e3, " k") if stat.mean < 1e6 else (1e6, " M")
+    return f"{stat.mean / scale:,.{1 if scale == 1e6 else 0}f}{unit}"

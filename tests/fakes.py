@@ -12,6 +12,7 @@ from hashprompt.backbone import Backbone
 from hashprompt.engine.optimization import make_optimizer, take_step
 from hashprompt.methods import METHODS
 from hashprompt.methods.base import Batch, Losses, Method, Phase, StepRecord
+from hashprompt.parts.gaussians import ClassGaussians
 
 DIM, DEPTH = 16, 2
 
@@ -244,3 +245,8 @@ def images(count: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(1)
     pixels = torch.randn(count, 3, 16, 16, generator=generator)
     return pixels, torch.randn(count, DIM, generator=generator)
+
+
+def add_cell(stats: ClassGaussians, features: Tensor) -> None:
+    """Append the cell of these features (n, D)."""
+    stats.add(features, torch.zeros(len(features)), (0,))

@@ -19,8 +19,6 @@ MPS = torch.device("mps:0")  # with its index, or torch would ask its own MPS fo
 # Not on MPS in the oldest torch that we support, unless the user sets PYTORCH_ENABLE_MPS_FALLBACK.
 MISSING = (aten._linalg_eigh, aten.linalg_qr, aten.linalg_ldl_factor_ex, aten._linalg_eigvals)
 
-INDEXED = (aten.index, aten.index_put, aten.index_put_, aten.index_fill_)
-
 
 class MpsTensor(Tensor):
     """A tensor of the stand-in, with its numbers in `held`."""

@@ -20,12 +20,12 @@ MISTAKES = {
         'return {"ce": F.cross_entropy(logits, batch.labels)}',
         'self.__dict__["n"] = self.__dict__.get("n", 0) + 1\n'
         '        return {"ce": F.cross_entropy(logits, batch.labels) * self.__dict__["n"]}',
-        "a run cut off in any phase resumes to the same bits",
+        "an interrupted run resumes to the same bits",
     ),
     "old means that move": (
         'grow_buffer(self, "means", torch.stack(means))',
         'self.means.mul_(0.99); grow_buffer(self, "means", torch.stack(means))',
-        "what belongs to old tasks is bit identical later",
+        "state of old tasks stays bit identical",
     ),
 }
 

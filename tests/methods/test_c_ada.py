@@ -139,22 +139,6 @@ def test_a_later_task_minimises_cross_entropy_of_its_classes_and_the_overlap() -
     close(half["orthogonality"], 0.5 * losses["orthogonality"])
 
 
-def test_the_first_task_has_nothing_to_be_orthogonal_to() -> None:
-    method, (task,) = learned((0, 1))
-    phase = method.phases(task)[0]
-    assert phase.step is not None
-    assert list(phase.step(Batch(task.images, task.labels))) == ["ce"]
-
-
-def test_training_lowers_the_overlap() -> None:
-    found = []
-    for weight in (0.0, 10.0):
-        method, _ = learned((0, 1), orthogonality=weight, lr=0.01)
-        learn(method, Task(1, (2, 3)), epochs=10)
-        found.append((method.attn.overlap() + method.mlp.overlap()).item())
-    assert found[1] < 0.5 * found[0]
-
-
 def test_scale_and_shift_are_learned_on_the_first_task_alone() -> None:
     method, (task,) = learned((0, 1))
     both = {method.scale, method.shift}

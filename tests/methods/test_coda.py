@@ -77,34 +77,6 @@ def test_new_components_start_orthogonal_to_all_trained_ones() -> None:
         assert cosines[:, :6, :6].tril(-1).abs().max() > 1e-3  # training turned the old ones
 
 
-def test_more_components_than_dimensions_still_learn() -> None:
-    method = learned(3, components_per_task=7)  # 21 keys in 16 dimensions
-    logits = method.predict(Task(0, (0,)).images).logits
-    assert logits.shape == (6, 6)
-    assert logits.isfinite().all()
-
-
-def test_earlier_components_take_part_and_stay_as_they_were() -> None:
-    method = learned(2)
-    before = {k: v.clone() for k, v in method.state_dict().items() if "frozen" in k}
-    assert set(before) == set(method.keeps)
-    task = Task(1, (2, 3))
-    train(method, task)
-    for name, old in before.items():
-        assert torch.equal(method.state_dict()[name], old)
-    features = method.predict(task.images).logits
-    method.components.frozen.zero_()
-    assert (method.predict(task.images).logits - features).abs().max() > 1e-4
-
-
-def test_training_leaves_the_head_of_other_tasks_alone() -> None:
-    method = learned(1)
-    method.begin_task(Task(1, (2, 3)))
-    old = method.head.weight[:2].clone()
-    train(method, Task(1, (2, 3)))
-    assert torch.equal(method.head.weight[:2], old)
-
-
 # Prompts. ------------------------------------------------------------------------------------
 
 
@@ -122,12 +94,6 @@ def test_a_weight_is_the_cosine_of_the_attended_query_and_the_key() -> None:
                 close(found[b, g, m], slow_weight(query[b], attention[g, m], keys[g, m]))
     assert found.min() < 0  # no softmax
     close(component_weights(7 * query, attention, 3 * keys), found)
-
-
-def test_a_weight_by_hand() -> None:
-    query, attention, key = torch.tensor([[1.0, 2.0]]), torch.tensor([3.0, 2.0]), torch.ones(2)
-    found = component_weights(query, attention[None, None], key[None, None])
-    assert float(found) == pytest.approx(7 / (5 * 2**0.5))
 
 
 def test_an_attention_vector_of_zeros_does_no_harm() -> None:

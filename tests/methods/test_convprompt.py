@@ -94,13 +94,6 @@ def test_prompts_are_weighted_convolutions_and_that_of_the_block_before() -> Non
 
 
 @torch.no_grad()
-def test_a_pass_does_not_remember_the_one_before() -> None:
-    method, task = learned(2), Task(0, (0, 1))
-    once = method.predict(task.images).logits
-    assert torch.equal(method.predict(task.images).logits, once)
-
-
-@torch.no_grad()
 def test_the_class_token_of_the_prompted_pass_asks_for_the_prompt() -> None:
     """The query is what enters the block, so there is no plain pass."""
     method, task = learned(1), Task(0, (0, 1))

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from fakes import DIM, Task, cls_token, small_backbone, train
+from fakes import DIM, Task, cls_token, small_backbone
 from torch import Tensor, tensor
 
 from hashprompt.methods.base import Batch
@@ -111,16 +111,6 @@ def test_only_old_classifiers_that_are_not_behind_are_smoothed() -> None:
     assert again.grad[0, 0] > 0 > again.grad[0, 1]
 
 
-def test_what_belongs_to_old_tasks_gets_no_update_not_even_weight_decay() -> None:
-    method, task = learned(weight_decay=0.1), Task(2, CLASSES[2])
-    trained = {id(p) for group in method.phases(task)[0].groups for p in group.params}
-    before = {name: value.clone() for name, value in method.state_dict().items()}
-    train(method, task)
-    for name, value in method.state_dict().items():
-        assert torch.equal(value, before[name]) == (not name.endswith("current")), name
-    assert trained == {id(p) for p in method.parameters()}
-
-
 def test_new_keys_are_orthogonal_to_each_other_and_to_the_keys_before() -> None:
     method = learned(tasks=2)  # five keys that are not orthogonal any more
     method.begin_task(Task(2, (5, 6)))
@@ -182,10 +172,3 @@ def test_the_best_class_key_decides_whose_prompts_an_image_gets() -> None:
         assert (prediction.task[i], prediction.first_guess[i]) == (task, best)
         chosen.append(task)
     assert set(chosen) == {0, 1, 2}
-
-
-def test_the_auxiliary_classifier_is_dropped_after_its_task() -> None:
-    method = learned()
-    assert len(method.auxiliary.weight.joined()) == 2
-    method.end_task(Task(2, CLASSES[2]))
-    assert len(method.auxiliary.weight.joined()) == 0

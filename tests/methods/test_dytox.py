@@ -294,12 +294,4 @@ def test_images_are_kept_by_herding_on_the_embeddings_of_all_tokens(
     assert method.images_stored() == 8
 
 
-def test_a_memory_too_small_for_every_class_still_learns() -> None:
-    tasks = Task(0, (0, 1)), Task(1, (2, 3))
-    method = taught(*tasks, buffer_per_class=0, buffer_total=1)
-    assert method.logits(tasks[0].images).isfinite().all()
-    with pytest.raises(ValueError, match="buffer_per_class"):
-        make(buffer_per_class=0)
-
-
 # State. --------------------------------------------------------------------------------------

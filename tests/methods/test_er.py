@@ -4,11 +4,10 @@ import warnings
 
 import pytest
 import torch
-import torch.nn.functional as F
-from fakes import Task, batches_of, make, rehearsed
+from fakes import Task, batches_of, rehearsed
 
 from hashprompt.errors import UserError
-from hashprompt.methods.base import Batch, StepRecord
+from hashprompt.methods.base import StepRecord
 from hashprompt.methods.frames.options import RehearsalConfig
 from hashprompt.methods.registry import preset_options
 from hashprompt.options import build
@@ -59,15 +58,6 @@ def test_one_cross_entropy_over_new_and_kept_images_and_all_classes(
     close(found["ce"], torch.tensor(total / 11), rtol=1e-4, atol=1e-4)
 
 
-def test_the_first_batch_has_nothing_to_replay() -> None:
-    method = make("er")
-    task = Task(0, (0, 1))
-    method.begin_task(task)
-    images = task.see(task.pixels)
-    expected = F.cross_entropy(method.logits(images), task.labels)
-    close(method.phases(task)[0].step(Batch(images, task.labels))["ce"], expected)
-
-
 @pytest.mark.parametrize("name", NEEDS)
 def test_a_method_that_learns_from_kept_images_must_keep_some(name: str) -> None:
     from hashprompt.methods import METHODS
@@ -80,11 +70,6 @@ def test_a_method_that_learns_from_kept_images_must_keep_some(name: str) -> None
 def test_what_is_kept_in_words() -> None:
     assert build(RehearsalConfig, {}).keeps_images() == "50 per class"
     assert build(RehearsalConfig, {"buffer_total": 2000}).keeps_images() == "2,000 in all"
-
-
-def test_a_total_is_what_is_kept() -> None:
-    method, _ = rehearsed("er", (0, 1), (2, 3), buffer_total=5)
-    assert method.images_stored() == 5
 
 
 def test_as_many_images_are_replayed_as_are_new_unless_told() -> None:

@@ -76,13 +76,6 @@ def test_tokens_are_written_from_the_plain_cls_before_the_norm_and_travel_on() -
             close(logits[i], slow_logits(method, image), rtol=1e-4, atol=1e-4)
 
 
-def test_all_blocks_are_prompted_unless_told_otherwise() -> None:
-    method = EvoPrompt(EvoPromptConfig(), small_backbone(4))
-    assert method.blocks == [0, 1, 2, 3]
-    assert method.memory.inner.shape == (4, 16, DIM)
-    assert method.memory.outer.shape == (4, 5 * DIM, 16)
-
-
 def test_rows_of_new_classes_are_averages_of_old_rows_in_each_piece() -> None:
     generator = torch.Generator().manual_seed(0)
     new, old, rows = (torch.randn(n, 8, generator=generator) for n in (2, 3, 3))

@@ -109,11 +109,3 @@ def test_a_share_of_each_feature_is_dropped_in_training_only() -> None:
     ratio = method.features(task.images, training=True) / plain
     assert (((ratio - 4 / 3).abs() < 1e-4) | (ratio == 0)).all()
     assert 0.1 < (ratio == 0).float().mean() < 0.4
-
-
-def test_the_rate_falls_after_each_quarter() -> None:
-    method = Fsa(FsaConfig(epochs=200), small_backbone())
-    phase = method.phases(Task(0, (0, 1)))[0]
-    rates = [phase.rate_factor(epoch, 0, 1) for epoch in (0, 49, 50, 99, 100, 150, 199)]
-    assert rates == pytest.approx([1, 1, 0.7, 0.7, 0.49, 0.343, 0.343])
-    assert phase.optimizer == "adam"

@@ -5,17 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from fakes import train_step
-from timm.models.vision_transformer import VisionTransformer
+from fakes import small_backbone, train_step
 
-from hashprompt.backbone import Backbone
 from hashprompt.engine.optimization import make_optimizer
 from hashprompt.methods.base import Batch
 from hashprompt.methods.hide.method import Hide, HideConfig
 from hashprompt.methods.norga.method import Norga, NorgaConfig
 
 close = torch.testing.assert_close
-DIM = 16
 
 
 def task(index: int) -> Any:
@@ -23,13 +20,9 @@ def task(index: int) -> Any:
 
 
 def make(kind: type[Hide | Norga] = Hide, **options: Any) -> Any:
-    torch.manual_seed(0)
-    vit = VisionTransformer(
-        img_size=16, patch_size=8, embed_dim=DIM, depth=3, num_heads=2, num_classes=0
-    )
     config = NorgaConfig if kind is Norga else HideConfig
     settings = {"layers": (1, 2), "prompt_length": 3, "momentum": 0.25, **options}
-    return kind(config(**settings), Backbone(vit))  # type: ignore[arg-type]
+    return kind(config(**settings), small_backbone(3, lively=False))  # type: ignore[arg-type]
 
 
 def learn(method: Hide | Norga, index: int, steps: int = 2) -> None:

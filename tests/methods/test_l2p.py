@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from fakes import DIM, Task, batches_of, begun, images, rehearsed
+from fakes import Task, batches_of, begun, images, rehearsed
 from torch import Tensor
 
 from hashprompt.methods.base import Batch
@@ -55,13 +55,6 @@ def test_the_nearest_prompts_join_the_input(head_input: str) -> None:
         close(row, method.head.weight @ read + method.head.bias, rtol=1e-4, atol=1e-4)
 
 
-@torch.no_grad()
-def test_the_query_is_the_plain_feature() -> None:
-    method = begun("l2p", **OPTIONS)
-    pixels, _ = images(5)
-    close(method.predict(pixels).logits, method.predict(pixels, method.backbone(pixels)).logits)
-
-
 def test_only_what_was_chosen_and_the_classes_of_the_task_learn() -> None:
     method = begun("l2p", **OPTIONS)
     pixels, _ = images(5)
@@ -74,14 +67,6 @@ def test_only_what_was_chosen_and_the_classes_of_the_task_learn() -> None:
         moved = parameter.grad.flatten(1).abs().sum(1).nonzero()[:, 0]
         assert set(moved.tolist()) == chosen
     assert method.head.weight.grad.abs().sum(1).nonzero()[:, 0].tolist() == [2, 3]
-
-
-def test_prompts_and_keys_start_in_their_range() -> None:
-    method = begun("l2p", tasks=0, prompts=30, init_range=(0.0, 0.01))
-    for start in method.prompt_parameters():
-        assert start.min() >= 0
-        assert 0.0099 < start.max() <= 0.01
-    assert method.keys.shape == (30, DIM)
 
 
 # With a buffer. ----------------------------------------------------------------------------

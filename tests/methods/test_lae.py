@@ -177,25 +177,6 @@ def test_the_first_task_trains_all_at_once_and_later_ones_the_head_first() -> No
     ]
 
 
-@pytest.mark.parametrize("phase", ["head", "train"])
-def test_only_new_classes_compete_in_training(phase: str) -> None:
-    method, task = begun()
-    chosen = next(p for p in method.phases(task) if p.name == phase)
-    assert chosen.step is not None
-    losses: Any = chosen.step(Batch(task.images, task.labels))
-    with torch.no_grad():
-        features = slow_features(method, task.images, method.online.values())
-        logits = features @ method.head.weight.T + method.head.bias
-        new = logits[:, 2:].log_softmax(1)
-    expected = -new[torch.arange(len(new)), task.labels - 2].mean()
-    close(losses["ce"], expected, atol=1e-4, rtol=1e-4)
-
-
-def test_rates_are_those_of_the_public_configurations() -> None:
-    assert LaeConfig(lr=0.03).rate() == 0.0028125
-    assert LaeConfig(lr=0.005).rate() == pytest.approx(0.00046875)
-
-
 # Answers. ----------------------------------------------------------------------------------
 
 

@@ -88,18 +88,6 @@ def test_for_an_image_alone_the_layout_is_right(name: str) -> None:
     assert torch.equal(logits(leaking, 1, 9), logits(right, 1, 9))
 
 
-@pytest.mark.parametrize("name", WITH_LAYOUT)
-@torch.no_grad()
-def test_in_training_half_the_batch_gets_keys_only_and_half_values_only(name: str) -> None:
-    right, leaking = twins(name, "legacy_kv_layout", WITH_LAYOUT[name])
-    given, expected = (injected(method, training=True)[0].prefix for method in (leaking, right))
-    for block in (2, 3, 4):
-        keys, values = expected[block][0]
-        for half in (0, 1):
-            assert all(torch.equal(pair, keys) for pair in given[block][:3, half])
-            assert all(torch.equal(pair, values) for pair in given[block][3:, half])
-
-
 @torch.no_grad()
 def test_the_general_prompt_of_dualprompt_is_laid_out_right_in_public_code_too() -> None:
     method = begun("dualprompt", **PREFIX, legacy_kv_layout=True)
@@ -144,14 +132,6 @@ def test_all_images_of_a_batch_get_what_most_of_them_chose(name: str) -> None:
         all_given, all_own = given.prefix[2], own.prefix[2]
     assert all(torch.equal(each, expected) for each in all_given)
     assert not all(torch.equal(each, expected) for each in all_own)
-
-
-@pytest.mark.parametrize("name", WITH_VOTE)
-@torch.no_grad()
-def test_an_image_alone_votes_for_itself(name: str) -> None:
-    right, leaking = twins(name, "batchwise_prompt", WITH_VOTE[name])
-    close(logits(leaking, 1, 9), logits(right, 1, 9), rtol=1e-4, atol=1e-4)
-    assert (logits(leaking, 9, 9) - logits(right, 9, 9)).abs().max() > 0.01
 
 
 # Off, declared, stamped. -------------------------------------------------------------------

@@ -18,8 +18,6 @@ from hashprompt.methods.ovor.method import (
     kth_distance,
     virtual_outliers,
 )
-from hashprompt.methods.registry import presets
-from hashprompt.runs import benchmark
 
 close = torch.testing.assert_close
 
@@ -163,12 +161,6 @@ def test_fewer_outliers_than_batches_come_round_again() -> None:
     assert torch.equal(far[:2], far[2:4])
 
 
-def test_features_are_seen_anew_in_every_epoch() -> None:
-    method, task = second_task()
-    train(method, task, "outliers", steps=3)
-    assert task.views == ["train"] * 3
-
-
 def test_the_second_stage_moves_the_tasks_own_rows_of_the_head_alone() -> None:
     method, task = second_task()
     before = {k: v.clone() for k, v in method.state_dict().items()}
@@ -216,19 +208,3 @@ def test_every_image_gets_the_same_prompt_and_one_pass() -> None:
         assert torch.equal(given, method.prompts[None, :, rows].expand(6, -1, -1, -1))
     method.predict(images)
     assert method.backbone.passes == {"prompted+grad": 6}
-
-
-def test_the_prompt_is_trained_on_every_task() -> None:
-    method, task = second_task()
-    before = method.prompts.detach().clone()
-    train(method, task)
-    assert (method.prompts - before).abs().max() > 0
-
-
-def test_only_one_prompt_goes_without_outliers() -> None:
-    for preset, sections in presets("ovor").items():
-        for section in sections:
-            config = benchmark.make_plan("ovor", preset=f"{preset}/{section}").method_config
-            assert isinstance(config, OvorConfig)
-            assert config.outliers == (preset != "one-prompt")
-            assert not config.ovor_literal

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from fakes import DIM, Task, cls_token, learned_domains, mixed
+from fakes import cls_token, learned_domains, mixed
 
 from hashprompt.methods.base import Batch
 
@@ -54,10 +54,3 @@ def test_the_first_domain_has_a_weight_decay_of_its_own() -> None:
     method, domains = learned_domains("s-prompts", first_weight_decay=0.03, weight_decay=0.02)
     decays = [[g.weight_decay for g in method.phases(d)[0].groups] for d in domains]
     assert decays == [[0.03] * 2, [0.02] * 2, [0.02] * 2]
-
-
-def test_prompt_and_head_start_like_linear_layers() -> None:
-    method, domains = learned_domains("s-prompts", 1)
-    method.begin_task(Task(1, CLASSES, domains[0].backbone))
-    for tensor in (method.prompts.current, method.heads.current):
-        assert 0.5 / math.sqrt(DIM) < tensor.abs().max() <= 1 / math.sqrt(DIM)

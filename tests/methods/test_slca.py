@@ -167,11 +167,3 @@ def test_the_whole_vit_learns_slowly_and_its_rates_drop_late() -> None:
     factors = [trained.rate_factor(epoch, 0, 1) for epoch in range(20)]
     assert factors == [1.0] * 18 + [0.1] * 2
     assert [phase.name for phase in method.phases(Task(0, TASKS[0]))] == ["train", "statistics"]
-
-
-def test_the_same_classes_in_new_surroundings_have_cells_of_their_own() -> None:
-    method = learned(((0, 1), (0, 1)))
-    assert len(method.gaussians) == 4
-    draw = method.alignment().draw
-    assert draw is not None
-    assert torch.cat([batch.labels for batch in draw()]).bincount().tolist() == [16, 16]

@@ -129,15 +129,6 @@ def test_the_weakly_nonlinear_operator_learns_the_pairs_and_moves_the_gaussians(
     assert not torch.allclose(method.gaussians.means[:2], old, atol=1e-3)
 
 
-def test_without_an_operator_nothing_moves() -> None:
-    method, task = begun(operator="none")
-    old = method.gaussians.means.clone()
-    assert [phase.name for phase in method.phases(task)] == ["train", "statistics", "align"]
-    method.describe(task)
-    close(method.gaussians.means[:2], old, rtol=0, atol=0)
-    assert not hasattr(method, "operator")
-
-
 def test_how_factors_operator_and_head_are_trained() -> None:
     method, task = begun()
     method.look_back(task)
@@ -172,15 +163,3 @@ def test_refinement_starts_from_the_raw_head_with_jitter_and_leaves_it() -> None
     logits, labels = torch.randn(4, 5), torch.tensor([0, 2, 4, 1])
     p = logits.softmax(1)[torch.arange(4), labels]
     close(method.align_loss(logits, labels), (-0.5 * p.log() + 0.5 * 9.2103404 * (1 - p)).mean())
-
-
-def test_pseudo_features_get_the_jitter_of_the_options() -> None:
-    spreads = []
-    for jitter in (0.0, 100.0):
-        method, task = begun(operator="none", jitter=jitter)
-        method.describe(task)
-        draw = method.alignment().draw
-        assert draw is not None
-        torch.manual_seed(0)
-        spreads.append(float(torch.cat([batch.inputs for batch in draw()]).std()))
-    assert spreads[1] > 2 * spreads[0]

@@ -251,16 +251,3 @@ def test_stages_of_the_first_and_of_later_tasks() -> None:
     assert [len(b.labels) for b in batches] == [7, 7]  # a batch per old class
     assert set(torch.cat([b.labels for b in batches]).tolist()) <= {0, 1, 2, 3}
     assert [g.params for g in later[3].groups] == [tuple(method.head.parameters())]
-
-
-def test_in_the_warm_up_all_experts_learn_without_a_router_loss() -> None:
-    method = make_smope()
-    task = Task(0, (0, 1))
-    method.begin_task(task)
-    warm_up = method.phases(task)[0]
-    assert warm_up.step is not None
-    losses = warm_up.step(Batch(task.images, task.labels))
-    assert losses.keys() == {"ce"}
-    losses["ce"].backward()
-    assert method.prompts.grad is not None
-    assert method.prompts.grad[:, 1].abs().amax(-1).min() > 0

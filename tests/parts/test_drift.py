@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from cells import add_cell
+from fakes import add_cell
 
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.gaussians import ClassGaussians, Storage

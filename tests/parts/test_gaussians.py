@@ -79,11 +79,6 @@ def test_features_that_are_not_finite_are_refused_before_anything_is_kept(storag
     assert len(stats) == 0
 
 
-def test_a_class_without_images_is_refused() -> None:
-    with pytest.raises(UserError, match=r"class 7 .*no images"):
-        ClassGaussians(DIM, "covariance").add(torch.randn(3, DIM), torch.zeros(3), (0, 7))
-
-
 def test_a_discriminant_of_a_covariance_without_inverse_is_refused_in_words() -> None:
     stats = gaussians(GOOD, with_variances(3.0, 2.0, 1.0, 1.0, -0.5))
     with pytest.raises(UserError, match=r"Gaussian 2 .*`ridge`"):
@@ -101,16 +96,6 @@ def test_a_task_added_at_once_is_its_classes_added_one_by_one(storage: Storage) 
         one_by_one.add(own, torch.full((len(own),), label), (label,))
     for name, buffer in at_once.named_buffers():
         assert torch.equal(buffer, one_by_one.get_buffer(name)), name
-
-
-def test_a_task_makes_each_buffer_grow_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Growing copies the buffer: once per class would be a cost quadratic in the classes.
-    grown: list[str] = []
-    monkeypatch.setattr(
-        "hashprompt.parts.gaussians.grow_buffer", lambda _, name, rows: grown.append(name)
-    )
-    ClassGaussians(DIM, "covariance").add(torch.randn(40, DIM), torch.arange(40) % 4, range(4))
-    assert sorted(grown) == ["means", "spread"]
 
 
 @pytest.mark.parametrize("shrinkage", [1.0, 0.95, 0.0])

@@ -91,12 +91,6 @@ def test_all_are_kept_while_there_is_room() -> None:
     assert memory.seen.tolist() == [2, 1, 0, 0, 0, 1]
 
 
-def test_a_total_takes_the_place_of_a_number_per_class() -> None:
-    memory = Memory(per_class=50, total=3)
-    offer(memory, [0, 1] * 5)
-    assert len(memory) == 3
-
-
 # Greedy and balanced. ----------------------------------------------------------------------
 
 
@@ -154,13 +148,6 @@ def test_domains_share_the_places_of_a_class() -> None:
     keep(memory, [0] * 6, first=20, task=2)
     assert set(held(memory)) == {5, 4, 15, 14, 25}
     assert memory.tasks.bincount().tolist() == [2, 2, 1]
-
-
-def test_more_domains_than_places_leave_no_class_without_an_image() -> None:
-    memory = Memory(per_class=2)
-    for task in range(4):
-        keep(memory, [0, 0, 1, 1], first=10 * task, task=task)
-    assert memory.labels.bincount().tolist() == [2, 2]
 
 
 # What is kept. -----------------------------------------------------------------------------

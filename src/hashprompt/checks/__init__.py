@@ -7,18 +7,18 @@ from hashprompt.errors import UserError
 from hashprompt.methods.registry import find_method
 
 
-class Outcome(NamedTuple):
-    """A contract, and how a method breaks it (None: it does not)."""
+class CheckResult(NamedTuple):
+    """A contract, and how a method breaks it (None: not broken)."""
 
     scenario: str
     contract: str
     breach: str | None
 
 
-def check_method(name: str) -> Iterator[Outcome]:
-    """Let a method learn small streams of its scenarios, and look at every contract.
+def check_method(name: str) -> Iterator[CheckResult]:
+    """Train a method on small streams of its scenarios, and test every contract.
 
-    It takes some seconds; outcomes come as they are found.
+    It takes some seconds; results come one by one.
     """
     from hashprompt.checks.contracts import CONTRACTS
     from hashprompt.checks.example import Example
@@ -28,20 +28,18 @@ def check_method(name: str) -> Iterator[Outcome]:
         try:
             example = Example(name, scenario=scenario)
         except Exception as error:  # whatever the method's code raises
-            yield Outcome(scenario, learns, _told(error))
+            yield CheckResult(scenario, learns, _message(error))
             continue
-        yield Outcome(scenario, learns, None)
+        yield CheckResult(scenario, learns, None)
         for contract in CONTRACTS:
             breach = None
             try:
                 contract(example)
             except Exception as error:
-                breach = _told(error)
-            yield Outcome(scenario, contract.__name__.replace("_", " "), breach)
+                breach = _message(error)
+            yield CheckResult(scenario, contract.__name__.replace("_", " "), breach)
 
 
-def _told(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return (
-        text if isinstance(error, AssertionError | UserError) else f"{type(error).__name__}: {text}"
-    )
+def _message(error: Exception) -> str:
+    kind = "" if isinstance(error, AssertionError | UserError) else f"{type(error).__name__}: "
+    return kind + " ".join(str(error).split())

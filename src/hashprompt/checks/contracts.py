@@ -6,19 +6,11 @@ from contextlib import suppress
 import torch
 
 from hashprompt.backbone.preprocessing import weights_hash
-from hashprompt.checks.example import (
-    Example,
-    PowerCutError,
-    Recorder,
-    SavedState,
-    Watch,
-    decisive,
-    same_step,
-)
+from hashprompt.checks.example import Example, PowerCutError, Recorder, SavedState, Watch, compare
 from hashprompt.methods.base import KINDS
 from hashprompt.parts.growing import load_grown
 
-NEAR = 1e-3  # batches of other sizes add up in another order
+NEAR = 1e-3  # other batch sizes sum in another order
 
 
 def logits_do_not_depend_on_the_batch(example: Example) -> None:
@@ -32,14 +24,14 @@ def logits_do_not_depend_on_the_batch(example: Example) -> None:
     ways = {size: [example.logits(part) for part in images.split(size)] for size in (1, 7)}
     for found in (shuffled, *(torch.cat(parts) for parts in ways.values())):
         torch.testing.assert_close(found, whole, rtol=NEAR, atol=NEAR)
-        assert torch.equal(found.argmax(1), whole.argmax(1)), "another answer in another batch"
+        assert torch.equal(found.argmax(1), whole.argmax(1)), "other predictions in another batch"
 
 
 def the_backbone_is_unchanged(example: Example) -> None:
     assert weights_hash(example.backbone.model.vit) == example.vit_before
 
 
-def what_belongs_to_old_tasks_is_bit_identical_later(example: Example) -> None:
+def state_of_old_tasks_stays_bit_identical(example: Example) -> None:
     *earlier, final = example.after_tasks()
     kept = [name for name in final if name.startswith(example.method.keeps)]
     for state in earlier:
@@ -48,14 +40,14 @@ def what_belongs_to_old_tasks_is_bit_identical_later(example: Example) -> None:
             assert torch.equal(final[name][: len(old)], old), f"{name} has changed"
 
 
-def only_seen_classes_are_answered_and_none_is_lost(example: Example) -> None:
+def all_seen_classes_and_no_others_are_predicted(example: Example) -> None:
     tasks = example.stream.tasks
     seen = [max(max(t.classes) for t in tasks[: i + 1]) + 1 for i in range(len(tasks))]
-    assert example.widths == seen, f"{example.widths} answers, {seen} classes seen"
+    assert example.widths == seen, f"{example.widths} outputs, {seen} classes seen"
     assert example.logits(example.images()).isfinite().all(), "logits are not finite"
 
 
-def a_saved_learner_predicts_the_same(example: Example) -> None:
+def a_saved_method_predicts_the_same(example: Example) -> None:
     fresh = example.make_method()
     load_grown(fresh, example.method.state_dict())
     images = example.images()
@@ -63,16 +55,16 @@ def a_saved_learner_predicts_the_same(example: Example) -> None:
         assert torch.equal(fresh.predict(images).logits, example.logits(images))
 
 
-def a_phase_changes_nothing_when_it_is_asked_for_again(example: Example) -> None:
+def calling_phases_again_changes_nothing(example: Example) -> None:
     """`phases` is called again on resume."""
     state = {k: v.clone() for k, v in example.method.state_dict().items()}
     last = example.stream.tasks[-1]
     example.method.phases(example.trainer.view_of(last))
     for name, tensor in example.method.state_dict().items():
-        assert torch.equal(tensor, state[name]), f"asking for phases changed {name}"
+        assert torch.equal(tensor, state[name]), f"calling `phases` changed {name}"
 
 
-def sizes_tell_what_is_stored(example: Example) -> None:
+def sizes_count_the_stored_values(example: Example) -> None:
     sizes = example.method.sizes()
     assert set(sizes) == set(KINDS), f"sizes must name {', '.join(KINDS)}"
     assert sizes["head"] >= example.widths[-1]
@@ -80,12 +72,12 @@ def sizes_tell_what_is_stored(example: Example) -> None:
     assert sum(sizes.values()) <= stored
 
 
-def a_run_cut_off_in_any_phase_resumes_to_the_same_bits(example: Example) -> None:
-    """Inside, between two epochs and after every phase of every task.
+def an_interrupted_run_resumes_to_the_same_bits(example: Example) -> None:
+    """Interrupted within epochs, between epochs and after every phase of every task.
 
-    From each cut the run goes on to the end of the phase, and what is saved there must be what
-    the undisturbed run saved there. All that decides a run is in the checkpoint, so what is equal
-    at the end of every phase is equal at the end of the run.
+    From each cut the run continues to the end of the phase. Its checkpoint there must equal that
+    of the uninterrupted run. The checkpoint holds the complete state of a run, so equal
+    checkpoints at the end of every phase mean equal final results.
     """
     saves = example.recorder.saves
     for cut, end in _cuts(saves):
@@ -93,14 +85,14 @@ def a_run_cut_off_in_any_phase_resumes_to_the_same_bits(example: Example) -> Non
         with suppress(PowerCutError):
             example.make_trainer(recorder, watch).fit()
         where = f"cut at {cut.state['position']}"
-        _same(recorder.saves[-1], end, where)
+        compare(recorder.saves[-1], end, where)
         for place, step in watch.steps.items():
             before = example.watch.steps[place]
-            assert same_step(step, before), f"{where}: step {step}, undisturbed {before}"
+            assert step == before, f"{where}: step {step}, uninterrupted {before}"
 
 
 def _cuts(saves: list[SavedState]) -> Iterator[tuple[SavedState, SavedState]]:
-    """Moments to cut a run off at, each with the save at the end of its phase."""
+    """Where to interrupt a run, each with the checkpoint at the end of its phase."""
     ends = {save.phase: save for save in saves if save.step == (0, 0)}
     order = list(ends)
     for number, begun in enumerate(order[:-1]):
@@ -112,21 +104,13 @@ def _cuts(saves: list[SavedState]) -> Iterator[tuple[SavedState, SavedState]]:
             yield cut, following
 
 
-def _same(found: SavedState, expected: SavedState, where: str) -> None:
-    for name, value in decisive(expected).items():
-        assert decisive(found)[name] == value, f"{where}: {name} is another"
-    assert found.tensors.keys() == expected.tensors.keys(), f"{where}: other tensors"
-    for name, tensor in expected.tensors.items():
-        assert torch.equal(found.tensors[name], tensor), f"{where}: {name} is another"
-
-
 CONTRACTS: tuple[Callable[[Example], None], ...] = (
     logits_do_not_depend_on_the_batch,
     the_backbone_is_unchanged,
-    what_belongs_to_old_tasks_is_bit_identical_later,
-    only_seen_classes_are_answered_and_none_is_lost,
-    a_saved_learner_predicts_the_same,
-    a_phase_changes_nothing_when_it_is_asked_for_again,
-    sizes_tell_what_is_stored,
-    a_run_cut_off_in_any_phase_resumes_to_the_same_bits,
+    state_of_old_tasks_stays_bit_identical,
+    all_seen_classes_and_no_others_are_predicted,
+    a_saved_method_predicts_the_same,
+    calling_phases_again_changes_nothing,
+    sizes_count_the_stored_values,
+    an_interrupted_run_resumes_to_the_same_bits,
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,7 +92,8 @@ class Watch(Callback):
         self.steps: dict[tuple[int, str, int, int], StepEnd] = {}
 
     def on_step_end(self, step: StepEnd) -> None:
-        self.steps[step.task, step.phase, step.epoch, step.step] = step
+        place = (step.task, step.phase, step.epoch, step.step)
+        self.steps[place] = replace(step, images=0)  # counted by each process
 
 
 class Example:
@@ -192,6 +193,10 @@ def decisive(save: SavedState) -> dict[str, Any]:
     return {**kept, "passes": passes, "position": save.state["position"]}
 
 
-def same_step(one: StepEnd, other: StepEnd) -> bool:
-    """Whether two steps did the same; how many images went before is the process's own."""
-    return {**asdict(one), "images": 0} == {**asdict(other), "images": 0}
+def compare(found: SavedState, expected: SavedState, where: str) -> None:
+    """Raise an AssertionError if two checkpoints differ."""
+    for name, value in decisive(expected).items():
+        assert decisive(found)[name] == value, f"{where}: {name} differs"
+    assert found.tensors.keys() == expected.tensors.keys(), f"{where}: other names of tensors"
+    for name, tensor in expected.tensors.items():
+        assert torch.equal(found.tensors[name], tensor), f"{where}: {name} differs"

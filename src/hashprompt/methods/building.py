@@ -14,7 +14,7 @@ def build_method(name: str, config: MethodConfig, backbone: Backbone) -> Method:
     try:
         with MemoryGuard(f"The tensors of {name} with these options"):
             return method_type(config, backbone)
-    except (RuntimeError, MemoryError, OverflowError) as error:  # of a size nobody has
+    except (RuntimeError, MemoryError, OverflowError) as error:  # sizes beyond any memory
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
             f"{name} cannot be built with these options: {shortened(reason, 200)}. Its sizes "

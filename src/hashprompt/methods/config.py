@@ -29,7 +29,7 @@ class MethodInfo:
         code: the public code, as OWNER/NAME on GitHub.
         scenarios: streams it can learn: new classes, or the same classes in new domains.
         joint: trained on all tasks at once.
-        keeps_images: of old tasks, unless its options say none.
+        keeps_images: of old tasks, unless its options store none.
     """
 
     title: str = ""
@@ -44,7 +44,7 @@ class MethodInfo:
 
     @property
     def paper_url(self) -> str:
-        """Where the paper is, if its identifier tells."""
+        """Address of the paper, if it has an identifier."""
         sites = {
             r"arXiv (\S+)": "https://arxiv.org/abs/",
             r"DOI (\S+)": "https://doi.org/",
@@ -55,7 +55,7 @@ class MethodInfo:
 
     @property
     def code_url(self) -> str:
-        """Where the public code is, if there is any."""
+        """Address of the public code, if there is any."""
         return self.code and f"https://github.com/{self.code}"
 
 

@@ -156,7 +156,7 @@ def _preset_file(method: str) -> dict[str, Any]:
 def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
     """Named sets of options of a method: preset -> benchmark (or `default`) -> options.
 
-    They are in `METHOD/presets.yaml`, with the source of each value beside it. A name with another
+    They are in `METHOD/presets.yaml`, with the source of each value next to it. A name with another
     method's name in place of options is a preset that became that method.
     """
     return {

@@ -1,4 +1,4 @@
-"""Small trained branches beside the frozen layers: s · W_up act(W_down x), added to the outcome.
+"""Small trained branches next to the frozen layers: s · W_up act(W_down x), added to the output.
 
 The weights of all places are one tensor, (places, D + 1, h) or (places, h + 1, D), where the last
 row of each place is the bias. So a set per task is a row of stacked tensors.
@@ -58,7 +58,7 @@ def branches(
 
 
 def beside_mlps(backbone: Backbone) -> list[str]:
-    """The layers beside which AdaptFormer's adapters stand."""
+    """The layers next to which AdaptFormer has adapters."""
     return [f"blocks.{i}.mlp" for i in range(backbone.depth)]
 
 
@@ -69,7 +69,7 @@ def fill_down(layers: Tensor) -> None:
 
 
 class Adapters(nn.Module):
-    """AdaptFormer: an adapter beside the MLP of every block; at the start they add nothing.
+    """AdaptFormer: an adapter next to the MLP of every block; at the start they add nothing.
 
     Args:
         width: h, of the bottleneck.

@@ -33,7 +33,7 @@ class Cells(nn.Module):
         return lookup[labels]
 
     def to_classes(self, cell_scores: Tensor, how: Literal["amax", "mean"] = "amax") -> Tensor:
-        """Log scores of cells (B, M) -> of classes (B, C): the best cell speaks, or all do."""
+        """Log scores of cells (B, M) -> of classes (B, C): the maximum or the mean of its cells."""
         out = cell_scores.new_full((cell_scores.shape[0], self.classes), -torch.inf)
         index = self.label.expand_as(cell_scores)
         return out.scatter_reduce(1, index, cell_scores, how, include_self=how == "amax")

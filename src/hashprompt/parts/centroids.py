@@ -1,4 +1,4 @@
-"""Which domain an image comes from: the one with the centroid nearest to its plain feature."""
+"""Which domain an image comes from: the one with the centroid nearest to its frozen feature."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""How features moved while a task was learned, seen on images that are still there."""
+"""Drift of features while a task was learned, estimated on images that are still there."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from hashprompt.parts.precision import exact
 class Drift:
     """An affine map from features before a task to features after it.
 
-    Fitted on images of the new task, it tells where features of old classes, whose images are
+    Fitted on images of the new task, it estimates where features of old classes, whose images are
     gone, have moved to: x + b + (x − m) W, with W by ridge regression.
 
     Args:

@@ -28,8 +28,8 @@ class UnfitState(UserError):  # noqa: N818 (a finding about a state)
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"The stored learner does not fit its options: {reason}. It lacks what these options "
-            "need, was made by another version of hashprompt, or was changed."
+            f"The stored model does not fit its options: {reason}. It was made with other options, "
+            "by another version of hashprompt, or was changed."
         )
 
 
@@ -38,7 +38,7 @@ def _refuse_unfit(name: str, tensor: Tensor, held: Tensor) -> None:
     same_kind = tensor.dtype == held.dtype or (
         tensor.is_floating_point() and held.is_floating_point()
     )
-    # Rows come with tasks; a width of zero is one that only data will tell.
+    # Rows come with tasks; a width of zero follows from the data.
     widths = zip(tensor.shape[1:], held.shape[1:], strict=False)
     fits = tensor.ndim == held.ndim and all(new == old or old == 0 for new, old in widths)
     if not same_kind or not fits:

@@ -1,7 +1,7 @@
 """Two leaks of the public code, kept behind switches so that published numbers can be reproduced.
 
 The switches are in `methods/frames/options.py`. With either of
-them what is answered for an image depends on the images beside it in its batch.
+them the prediction for an image depends on the other images of its batch.
 """
 
 from collections.abc import Sequence

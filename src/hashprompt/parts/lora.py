@@ -1,4 +1,4 @@
-"""Low-rank changes of projections: W + B A, computed beside W or added to it."""
+"""Low-rank changes of projections: W + B A, computed next to W or added to it."""
 
 from collections.abc import Mapping, Sequence
 

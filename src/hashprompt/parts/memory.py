@@ -1,4 +1,4 @@
-"""A memory of images: raw pixels as they came, never augmented, with what is known of each."""
+"""A memory of images: raw pixels, never augmented, with labels, tasks and outputs."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from hashprompt.errors import UserError
 
+Policy = Literal["reservoir", "balanced"]
 Pixels = Callable[[Tensor], Tensor]  # rows (n,) -> raw images (n, 3, H, W) uint8
 
 
@@ -24,35 +25,29 @@ class StoredImages(NamedTuple):
 
 
 class Memory(nn.Module):
-    """At most so many images, of each class or in all.
+    """A limited number of images, of each class or in total.
 
     Images come one by one while a task is learned (`offer`), or are chosen after it (`keep`).
 
     Args:
         per_class: images of each class.
-        total: images in all; 0: `per_class` counts.
-        policy: of `offer`. `reservoir`: each image offered so far is kept with the same chance (of
-            its class, if classes have places of their own). `balanced`: as many of each class as
-            of any other; a full memory gives up an image of its largest class.
+        total: images in total; 0: `per_class` counts.
+        policy: of `offer`. `reservoir`: all images offered so far (of a class, if each class has
+            separate places) are kept with equal probability. `balanced`: equally many of each
+            class; a full memory gives up an image of its largest class.
     """
 
-    def __init__(
-        self,
-        per_class: int = 0,
-        total: int = 0,
-        policy: Literal["reservoir", "balanced"] = "reservoir",
-    ) -> None:
+    def __init__(self, per_class: int = 0, total: int = 0, policy: Policy = "reservoir") -> None:
         super().__init__()
         self.per_class, self.total, self.policy = per_class, total, policy
-        # Their size, and how many outputs there are, the data will tell.
+        # Their size and the number of outputs follow from the data.
         self.images: Tensor = nn.Buffer(torch.zeros(0, 3, 0, 0, dtype=torch.uint8))  # (N, 3, H, W)
         self.outputs: Tensor = nn.Buffer(torch.zeros(0, 0))  # (N, K)
-        for name in ("labels", "tasks", "widths", "seen"):
-            self.register_buffer(name, torch.zeros(0, dtype=torch.long))
-        self.labels: Tensor  # (N,)
-        self.tasks: Tensor  # (N,)
-        self.widths: Tensor  # (N,)
-        self.seen: Tensor  # (C,) images of each class that were offered
+        none = torch.zeros(0, dtype=torch.long)
+        self.labels: Tensor = nn.Buffer(none)  # (N,)
+        self.tasks: Tensor = nn.Buffer(none)  # (N,)
+        self.widths: Tensor = nn.Buffer(none)  # (N,)
+        self.seen: Tensor = nn.Buffer(none)  # (C,) images of each class that were offered
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -40,7 +40,7 @@ def orthogonal_to(earlier: Tensor, count: int) -> Tensor:
     The earlier ones were trained, so they need not be orthogonal among themselves: what is taken
     out of a new vector is its projection on their span, not one projection after the other.
 
-    Space has room for D such vectors. When it is full a learner must still go on, so the vectors
+    Space has room for D such vectors. When it is full, learning must continue, so the vectors
     beyond that number are random unit vectors.
 
     Args:

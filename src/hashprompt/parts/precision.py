@@ -1,4 +1,4 @@
-"""Float64 where it is needed, also beside a device that has none: Apple's MPS.
+"""Float64 where it is needed, also with a device that has none: Apple's MPS.
 
 No other file of the package may ask for float64 on the device of a tensor it was given.
 """

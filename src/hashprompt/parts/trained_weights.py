@@ -51,7 +51,7 @@ class TrainedWeights(nn.Module):
 
     Args:
         which: all weights, those of the last blocks and the final norm, all norms, `biases` (norms,
-            biases and the class token), or none (`head`: what stands on the ViT trains alone).
+            biases and the class token), or none (`head`: only the head trains).
         blocks: how many `last` ones.
         copies: how many numbers of memory each weight takes while it trains: itself, its
             gradient, moments of the optimiser, teachers, …

@@ -1,7 +1,7 @@
-"""APER: the backbone adapts to the first task, then class means of plain and adapted features.
+"""APER: the backbone adapts to the first task, then class means of frozen and adapted features.
 
-Zhou et al., IJCV 2024, first published as ADAM. The adapted ViT knows the data, the plain one has
-not narrowed to the first task: both describe an image, and what they say is compared as one vector.
+Zhou et al., IJCV 2024, first published as ADAM. The adapted ViT fits the data, the frozen one is
+not specialised to the first task: both features of an image are compared as one vector.
 """
 
 import math
@@ -23,7 +23,7 @@ Start = Literal["zero", "xavier_uniform"]
 
 
 class Aper(FirstSession[AperConfig]):
-    """Prototypes of plain and adapted features."""
+    """Prototypes of frozen and adapted features."""
 
     keeps = (*FirstSession.keeps, "adapted.")
     stores = "prompts: adapted; head: prototypes.sums; statistics: prototypes.counts"

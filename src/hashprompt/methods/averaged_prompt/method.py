@@ -1,12 +1,12 @@
-"""Averaged prompt: one prompt, averaged over tasks, and class Gaussians that follow its drift.
+"""Averaged prompt: one prompt, averaged over tasks, and class Gaussians with drift compensation.
 
-One prompt in all blocks is trained on every task, from where the last task left it. In use is the
-average of what the tasks left, weighted by their numbers of classes: the more tasks there were, the
-less it moves. The features of old classes move with it, so their Gaussians are moved by an affine
-map, fitted on the new images before and after. A discriminant of all Gaussians answers.
+One prompt in all blocks is trained on every task, starting from the last task's prompt. The prompt
+in use is the average over tasks, weighted by their numbers of classes: with more tasks it moves
+less. The features of old classes move with it, so an affine map, fitted on features of the new
+images before and after, moves their Gaussians. A discriminant of all Gaussians predicts.
 
 Averaging weights over tasks, compensating the drift of class statistics and Gaussian discriminants
-are known; docs/results/averaged-prompt.md says from where.
+are known: see docs/results/averaged-prompt.md for sources.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ class AveragedPrompt(Method[AveragedPromptConfig]):
         self.averaged: Tensor = nn.Buffer(torch.zeros((), dtype=torch.int64))
         # (N, D) features of the new images before the prompt moves
         self.before: Tensor = nn.Buffer(torch.zeros(0, backbone.dim))
-        self.head = GrowingLinear(backbone.dim)  # trains the prompt, and answers nothing
+        self.head = GrowingLinear(backbone.dim)  # trains the prompt, not used to predict
         self.cells = Cells()
         self.gaussians = ClassGaussians(backbone.dim, config.statistics, config.rank)
 
@@ -153,7 +153,7 @@ class AveragedPrompt(Method[AveragedPromptConfig]):
                 seen += [each.to(seen[0]) for each in mixed]
         return torch.cat(seen)
 
-    # Answers. ------------------------------------------------------------------------------
+    # Prediction. ---------------------------------------------------------------------------
 
     def discriminant(self) -> Discriminant:
         return self.gaussians.discriminant(self.config.shrinkage, self.config.ridge)
@@ -173,7 +173,7 @@ class AveragedPrompt(Method[AveragedPromptConfig]):
 
 @contextmanager
 def random_numbers(seed: int) -> Iterator[None]:
-    """Views drawn inside depend on the seed alone; what is drawn afterwards is as without them."""
+    """Views inside depend on the seed only, and do not change later random numbers."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

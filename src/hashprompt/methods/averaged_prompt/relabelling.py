@@ -1,4 +1,4 @@
-"""Change which classes a learner knows, without any image: forget, merge, renumber."""
+"""Change the classes of a model without images: forget, merge, renumber."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""BiC, bias correction: distillation with kept images, then two numbers for the new classes.
+"""BiC, bias correction: distillation with stored images, then two numbers for the new classes.
 
 Wu et al., CVPR 2019: "Large scale incremental learning". The head leans towards classes of which it
 saw many images; a scale and a shift of their logits, fitted to held-out images of old and new
@@ -21,12 +21,12 @@ from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import exact
 from hashprompt.parts.trained_weights import Snapshot
 
-# Images that are told apart without a mistake would let the scale grow for ever.
+# Without a penalty, perfectly separable images would let the scale grow without bound.
 DECAY = 1e-4
 
 
 class BiC(Rehearsal[BiCConfig]):
-    """(1 − λ)·CE + λ·KD, λ the share of old classes; the teacher is the corrected learner before.
+    """(1 − λ)·CE + λ·KD, λ the share of old classes; the teacher is the corrected previous network.
 
     In the memory the first images of each class are the held-out ones: when it loses places, the
     last go first, so an image that was trained on is never held out later.
@@ -58,7 +58,7 @@ class BiC(Rehearsal[BiCConfig]):
         grow_buffer(self, "correction", torch.tensor([[1.0, 0.0]]))
         grow_buffer(self, "task_of_class", torch.full((new,), task.index))
         order = torch.randperm(len(task.labels)).to(task.labels.device)
-        # Of the first task nobody knows yet whether new classes will follow.
+        # Also in the first task: new classes may follow.
         self.held_out = self._first(order, task.labels) if new else order[:0]
 
     def phases(self, task: TaskView) -> list[Phase]:

@@ -1,4 +1,4 @@
-"""C-ADA: adapters beside attention and MLP that every task widens. A reconstruction.
+"""C-ADA: adapters next to attention and MLP, widened by every task. A reconstruction.
 
 Gao et al., ECCV 2024. The authors published no code; what the abstract leaves open (widths, rates,
 where the branches read) is chosen here. Old units are frozen, yet the features of old classes move
@@ -44,7 +44,7 @@ class CAda(base.Method[CAdaConfig]):
         self.head.grow(max(task.classes) + 1)
 
     def inject(self) -> Injection:
-        """λ · ReLU((α ⊙ z + β) W_down) W_up beside attention and MLP of every block."""
+        """λ · ReLU((α ⊙ z + β) W_down) W_up next to attention and MLP of every block."""
         edits: dict[str, Edit] = {}
         for name, adapters in (("attn", self.attn), ("mlp", self.mlp)):
             down, up = adapters.joined()
@@ -92,7 +92,7 @@ class WideningAdapters(nn.Module):
     def __init__(self, places: int, dim: int, width: int) -> None:
         super().__init__()
         self.down = TaskSlots((places, dim, width), uniform(dim**-0.5))
-        self.up = TaskSlots((places, width, dim), torch.zero_)  # new units start silent
+        self.up = TaskSlots((places, width, dim), torch.zero_)  # new units start at zero
 
     def add(self) -> None:
         """Freeze the units of the last task and start those of the next."""

@@ -1,4 +1,4 @@
-"""Co²L: contrastive learning that keeps the relations among images, then a linear classifier.
+"""Co²L: contrastive learning with distilled relations between images, then a linear classifier.
 
 Cha et al., ICCV 2021: "Contrastive continual learning".
 """
@@ -19,7 +19,7 @@ from hashprompt.parts.trained_weights import Snapshot
 
 
 class Co2L(Rehearsal[Co2LConfig]):
-    """Features are learned without the classifier, which is learned anew after each task."""
+    """Features are learned without the classifier, which is retrained after each task."""
 
     stores = "backbone: teacher projector"
     copies = Rehearsal.copies + 1  # the teacher
@@ -57,7 +57,7 @@ class Co2L(Rehearsal[Co2LConfig]):
     # Features. -----------------------------------------------------------------------------
 
     def projected(self, images: Tensor, values: Mapping[str, Tensor] | None = None) -> Tensor:
-        """(B, projection) of length one, by the learner or by a teacher's values."""
+        """(B, projection) of length one, by the network or by a teacher's values."""
         if values is None:
             return F.normalize(self.projector(self.features(images)), dim=1)
         features = self.features(images, {name: values[name] for name in self.weights()})
@@ -65,7 +65,7 @@ class Co2L(Rehearsal[Co2LConfig]):
         return F.normalize(functional_call(self.projector, own, features), dim=1)
 
     def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
-        """Of two views (2B, 3, S, S) of new images, and two of kept ones."""
+        """Of two views (2B, 3, S, S) of new images, and two of stored ones."""
         images, labels = batch.inputs, batch.labels.repeat(2)
         tasks = torch.full_like(labels, task.index)
         kept = self.memory.draw(self.config.replays(len(batch.labels)))
@@ -89,14 +89,14 @@ class Co2L(Rehearsal[Co2LConfig]):
 
     @torch.no_grad()
     def balanced(self, task: TaskView) -> list[Batch]:
-        """Features of new and kept images, every class as likely as any other."""
+        """Features of new and stored images, with equal probability of all classes."""
         features = [task.map(self.features, "train")]
         for images in self.memory.images.split(self.config.batch_size):
             if len(images):
                 features.append(self.features(task.see(images)))
         labels = torch.cat((task.labels, self.memory.labels))
-        chance = 1 / labels.bincount()[labels].float()
-        rows = torch.multinomial(chance.cpu(), len(labels), replacement=True).to(labels.device)
+        weights = 1 / labels.bincount()[labels].float()
+        rows = torch.multinomial(weights.cpu(), len(labels), replacement=True).to(labels.device)
         every = torch.cat(features)
         return [Batch(every[r], labels[r]) for r in rows.split(self.config.batch_size)]
 
@@ -109,10 +109,10 @@ class Co2L(Rehearsal[Co2LConfig]):
 def asymmetric_contrast(
     projected: Tensor, groups: Tensor, anchors: Tensor, temperature: float
 ) -> Tensor:
-    """Supervised contrastive loss whose anchors are new images alone (Co²L, eq. 2).
+    """Supervised contrastive loss whose anchors are new images only (Co²L, eq. 2).
 
     For each anchor: −mean over the others of its group of log e^{z·z'/τ} / Σ e^{z·z''/τ}, where the
-    sum runs over all but the anchor. An anchor that is alone in its group has no say.
+    sum runs over all but the anchor. An anchor without others in its group does not count.
 
     Args:
         projected: (N, d) of length one.
@@ -129,12 +129,12 @@ def asymmetric_contrast(
 def relation_change(
     projected: Tensor, before: Tensor, temperature: float, teacher_temperature: float
 ) -> Tensor:
-    """Cross-entropy between the relations of the teacher and of the learner (Co²L, eq. 6).
+    """Cross-entropy between the relations of the teacher and of the network (Co²L, eq. 6).
 
     Args:
-        projected: (N, d) of length one, by the learner.
+        projected: (N, d) of length one, by the network.
         before: (N, d) by the teacher.
-        temperature: κ of the learner.
+        temperature: κ of the network.
         teacher_temperature: τ* of the teacher.
     """
     target = _relations(before, teacher_temperature).exp()
@@ -143,9 +143,9 @@ def relation_change(
 
 
 def _relations(projected: Tensor, temperature: float) -> Tensor:
-    """Log of each image's likeness to the others as shares, (N, N); −∞ to itself."""
-    likeness = projected @ projected.T / temperature
-    return likeness.masked_fill(_itself(projected), -torch.inf).log_softmax(1)
+    """Log of each image's similarity to the others as shares, (N, N); −∞ to itself."""
+    similarity = projected @ projected.T / temperature
+    return similarity.masked_fill(_itself(projected), -torch.inf).log_softmax(1)
 
 
 def _itself(projected: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """CODA-Prompt: a prompt is a sum of components, weighted by how the image attends to each.
 
-Smith et al., CVPR 2023. Every task adds components of its own; those of earlier tasks are frozen
-but still take part.
+Smith et al., CVPR 2023. Every task adds components; those of earlier tasks are frozen but still
+take part.
 """
 
 import torch

@@ -1,8 +1,8 @@
 """ConvPrompt: prompts are convolutions of an embedding that all tasks share.
 
-Roy et al., CVPR 2024. Every task adds k × k kernels and keys of its own; those of earlier tasks are
-frozen but still take part. How many kernels a task gets the paper lets a language model say, from
-descriptions of the classes; here it is a number.
+Roy et al., CVPR 2024. Every task adds k × k kernels and keys; those of earlier tasks are frozen but
+still take part. In the paper a language model decides the number of kernels of a task, from
+descriptions of the classes; here the number is an option.
 """
 
 import torch

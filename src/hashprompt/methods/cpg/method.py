@@ -119,7 +119,7 @@ class CPG(base.Method[CPGConfig]):
         before = {name: p.detach().clone() for name, p in self.named_parameters()}
         yield
         with torch.no_grad():
-            # Weight decay alone would move the heads of old tasks, and at Adam's full rate.
+            # Weight decay would move the heads of old tasks, at Adam's full rate.
             self.head.weight[:old_rows] = before["head.weight"][:old_rows]
             self.head.bias[:old_rows] = before["head.bias"][:old_rows]
             if self.weight_gram.any():
@@ -185,7 +185,7 @@ def null_projector(gram: Tensor) -> Tensor:
     Args:
         gram: (n, n) XᵀX of the inputs X that should see no change; n is at least 3.
     """
-    # Not `eigh`: in single precision it fails on the many equal zeros of experts nobody chose.
+    # Not `eigh`: in float32 it fails on the many equal zeros of experts that were never chosen.
     _, values, directions = torch.linalg.svd(gram)  # falling
     rest = directions[knee(values) :]
     projector = rest.T @ rest

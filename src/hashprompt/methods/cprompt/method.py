@@ -39,7 +39,7 @@ class CPrompt(Method[CPromptConfig]):
         self.prompts = TaskSlots(shape, uniform(1 / math.sqrt(dim)))
         self.keys = ClassRows(dim)
         self.classifiers = TaskClassifiers(dim)  # w_1 … w_t
-        self.auxiliary = TaskClassifiers(dim)  # of the current task; it shapes the prompts alone
+        self.auxiliary = TaskClassifiers(dim)  # of the current task, for the prompts only
 
     def begin_task(self, task: TaskView) -> None:
         count = len(task.classes)
@@ -65,7 +65,7 @@ class CPrompt(Method[CPromptConfig]):
         return self.backbone.encode(tokens, inject, norm=False)
 
     def key_scores(self, tokens: Tensor) -> Tensor:
-        """Cosines (B, C) of the plain CLS before the final norm with all class keys."""
+        """Cosines (B, C) of the frozen CLS before the final norm with all class keys."""
         with torch.no_grad():
             query = self.backbone.encode(tokens, norm=False)
         return cosine(query, self.keys.joined())
@@ -92,7 +92,7 @@ class CPrompt(Method[CPromptConfig]):
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         tokens = self.backbone.embed(images)
-        best = self.key_scores(tokens).argmax(1)  # `plain` went through the final norm
+        best = self.key_scores(tokens).argmax(1)  # `plain` is after the final norm
         task = self.cells.task[best]
         logits = self.classifiers(self.features(tokens, task))
         return Prediction(self.cells.to_classes(logits), task, self.cells.label[best])
@@ -101,7 +101,7 @@ class CPrompt(Method[CPromptConfig]):
 def classifier_consistency(
     logits: Tensor, tasks: Tensor, smoothing: float, margin: float
 ) -> Tensor:
-    """CCL: where an old classifier is as sure as the new one, its answer is made smoother.
+    """CCL: where an old classifier is as confident as the new one, its output is smoothed.
 
     The mean over old tasks k of H(softmax(z_k / τ), softmax(z_k)), the first of which is a
     constant. τ is 1 (and so the gradient nothing) for images with max z_t > max z_k + margin.

@@ -1,4 +1,4 @@
-"""DER++: kept images come with the logits they once had, and the learner holds on to both.
+"""DER++: stored images come with their old logits, and training preserves both.
 
 Buzzega et al., NeurIPS 2020: "Dark experience for general continual learning".
 """
@@ -19,7 +19,7 @@ class DERpp(Rehearsal[DERppConfig]):
 
     def phases(self, task: TaskView) -> list[Phase]:
         (train,) = super().phases(task)
-        # In every epoch: in the first one the head knows nothing yet that is worth holding on to.
+        # In every epoch: in the first one the head is not trained yet.
         return [replace(train, record=lambda seen: offer(self.memory, seen, task))]
 
     def losses(self, batch: Batch, task: TaskView) -> StepResult:

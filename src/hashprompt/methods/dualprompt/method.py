@@ -16,9 +16,9 @@ from hashprompt.parts.task_prompts import KeyedPrompts
 
 
 class DualPrompt(PromptTuning[DualPromptConfig]):
-    """Expert prompts e_t with keys k_t, and a general prompt g that every task goes on training.
+    """Expert prompts e_t with keys k_t, and a general prompt g that every task trains further.
 
-    As g changes, the features of earlier tasks drift: that is the method.
+    As g changes, the features of earlier tasks drift, by design.
     """
 
     keeps = ("experts.prompts.frozen", "experts.keys.frozen")

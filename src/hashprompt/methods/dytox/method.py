@@ -28,8 +28,8 @@ from hashprompt.parts.trained_weights import Snapshot
 class DyTox(Rehearsal[DyToxConfig]):
     """(1 − λ) BCE + λ KD + divergence; then the same images of all classes for all but the encoder.
 
-    A head answers the classes of its task, a cell each. The best cell of a class speaks for it:
-    in class-incremental streams there is one, else one for every domain.
+    A head has the classes of its task as outputs, a cell each. The best cell of a class counts:
+    class-incremental streams have one, others one for every domain.
     """
 
     stores = (
@@ -71,7 +71,7 @@ class DyTox(Rehearsal[DyToxConfig]):
     def embeddings(
         self, images: Tensor, network: Mapping[str, Tensor], frozen_encoder: bool = False
     ) -> Tensor:
-        """What the TAB says to the token of each task, (B, T, D)."""
+        """Output of the TAB for the token of each task, (B, T, D)."""
         inject = Injection(weights={name: network[name] for name in self.vit.names})
         encode = self.backbone.encode
         with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen_encoder):
@@ -139,7 +139,7 @@ class DyTox(Rehearsal[DyToxConfig]):
         share = old / cells.shape[1]  # λ
         # The mean over cells too, as in the cross-entropy.
         kd = distillation(cells[:, :old], taught, temperature=1.0) / old
-        # The newest token must tell the classes of its task from each other, and from all old.
+        # The newest token must separate the classes of its task from each other and from old ones.
         diverse = self.divergence(self.divergence_norm(embeddings[:, -1]))
         is_new = torch.arange(len(labels), device=labels.device) < len(batch.labels)
         place = self.cells.of(labels, len(self.tokens) - 1) - old + 1

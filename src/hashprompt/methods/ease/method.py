@@ -1,10 +1,10 @@
-"""EASE: every task has adapters, and so a subspace, of its own; all of them answer together.
+"""EASE: every task has separate adapters, and so a subspace; all subspaces predict together.
 
 Zhou et al., CVPR 2024. A class is known by a prototype in each subspace. Its images are gone when
 later subspaces come, so its prototypes there are synthesised from those of classes it resembles.
 
-When a class comes back in another domain it gets prototypes of that domain as well: what is said
-of classes below holds for cells, (task, class) pairs, and the best cell of a class speaks for it.
+A class that returns in another domain gets prototypes of that domain as well: classes below are
+cells, (task, class) pairs, and the best cell of a class counts.
 """
 
 from functools import partial
@@ -26,7 +26,7 @@ DROPOUT = 0.1  # of their hidden units, while they are trained
 
 
 class Ease(base.Method[EaseConfig]):
-    """Expandable subspaces: one of every task, before them that of plain features if β > 0."""
+    """Expandable subspaces: one of every task, before them that of frozen features if β > 0."""
 
     keeps = ("adapters.down.frozen", "adapters.up.frozen", "cells")
     stores = "prompts: adapters; head: prototypes"
@@ -62,7 +62,7 @@ class Ease(base.Method[EaseConfig]):
     # Subspaces and prototypes. -------------------------------------------------------------
 
     def subspaces(self) -> list[int | None]:
-        """The tasks whose adapters make the J subspaces; None: plain features."""
+        """The tasks whose adapters make the J subspaces; None: frozen features."""
         return [*([None] if self.config.beta else []), *range(self.adapters.tasks)]
 
     def home(self) -> Tensor:
@@ -104,7 +104,7 @@ class Ease(base.Method[EaseConfig]):
         return Prediction(self.cells.to_classes(scores))
 
     def _weights(self) -> Tensor:
-        """How much each subspace says about each cell, (M, J): its own 1, the others α in all."""
+        """Weight of each subspace for each cell, (M, J): its own 1, the others α in all."""
         others = self.config.alpha / max(self.adapters.tasks - 1, 1)
         weights = torch.full_like(self.prototypes[..., 0], others)
         if self.config.beta:

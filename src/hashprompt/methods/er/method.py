@@ -1,4 +1,4 @@
-"""ER, experience replay: new images and kept ones in one batch.
+"""ER, experience replay: new images and stored ones in one batch.
 
 Chaudhry et al., 2019: "On tiny episodic memories in continual learning".
 """
@@ -23,9 +23,9 @@ class ER(Rehearsal[ERConfig]):
     def losses(self, batch: Batch, task: TaskView) -> Losses:
         images, labels = batch.inputs, batch.labels
         if len(self.memory):
-            kept = self.memory.draw(self.config.replays(len(labels)))
-            images = torch.cat((images, task.see(kept.images)))  # a fresh view of raw pixels
-            labels = torch.cat((labels, kept.labels))
+            stored = self.memory.draw(self.config.replays(len(labels)))
+            images = torch.cat((images, task.see(stored.images)))  # a fresh view of raw pixels
+            labels = torch.cat((labels, stored.labels))
         return {"ce": F.cross_entropy(self.logits(images), labels)}
 
     def record(self, seen: StepRecord, task: TaskView) -> None:

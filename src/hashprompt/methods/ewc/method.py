@@ -1,4 +1,4 @@
-"""Online EWC, elastic weight consolidation: weights that mattered to old tasks are held back.
+"""Online EWC, elastic weight consolidation: a penalty keeps weights that mattered to old tasks.
 
 Kirkpatrick et al., PNAS 2017; one running F and one anchor as in Schwarz et al., ICML 2018.
 """

@@ -1,6 +1,6 @@
-"""One pool, one router and one head, trained with no protection: the frame of floor and ceiling.
+"""One pool, one router and one head, trained without protection: lower and upper reference.
 
-They differ in the stream alone: task after task, or all tasks at once.
+They differ only in the stream: task after task, or all tasks at once.
 """
 
 from torch import Tensor, nn
@@ -37,4 +37,4 @@ class PooledPrompts(PromptTuning[FinetuneConfig]):
 
 
 class Finetune(PooledPrompts):
-    """The floor: sequential training without protection."""
+    """The lower reference: sequential training without protection."""

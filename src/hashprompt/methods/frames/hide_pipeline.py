@@ -2,7 +2,7 @@
 
 A task is learned in four stages: task inference (TII) on frozen features, prompts and head (WTP),
 Gaussians of the prompted features, and the alignment of the head of all classes with
-pseudo-features (TAP). A method of this family only says how it makes its prompts.
+pseudo-features (TAP). A method of this frame only defines its prompts.
 """
 
 from typing import TypeVar
@@ -40,7 +40,7 @@ class Pipeline(base.Method[C]):
 
     @property
     def final_stats(self) -> ClassGaussians:
-        """The Gaussians of the features that the final head answers for."""
+        """The Gaussians of the features that the final head classifies."""
         return self.plain_stats
 
     def begin_task(self, task: TaskView) -> None:
@@ -169,7 +169,7 @@ class PromptPipeline(Pipeline[P]):
     def final_stats(self) -> ClassGaussians:
         return self.prompted_stats
 
-    # What a member of the family adds. -----------------------------------------------------
+    # Defined by each method. ---------------------------------------------------------------
 
     def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
         """The prompts of embedded images.

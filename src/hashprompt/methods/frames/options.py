@@ -208,7 +208,7 @@ class BufferOptions(MethodConfig):
     replay_batch: kinds.Count | None = None
 
     def keeps_images(self) -> str:
-        """How many images of old tasks are kept, in words."""
+        """How many images of old tasks are stored, in words."""
         if self.buffer_total:
             return f"{self.buffer_total:,} in all"
         return f"{self.buffer_per_class:,} per class" if self.buffer_per_class else ""

@@ -34,7 +34,7 @@ class Fsa(FirstSession[FsaConfig]):
 
     def __init__(self, config: FsaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        # FiLM scales and shifts what norms give: a change of their own weights.
+        # FiLM scales and shifts the output of norms: a change of their weights.
         self.vit = TrainedWeights(backbone, "all" if config.adaptation == "full" else "norms")
         self.discriminant = LinearDiscriminant(backbone.dim, config.ridge)
 

@@ -1,7 +1,7 @@
-"""GDumb: keep as many images of each class as of any other, and train anew on these alone.
+"""GDumb: store equally many images of each class, and train from scratch on them only.
 
-Prabhu et al., ECCV 2020. Nothing is learned from an image that is not kept, and nothing is carried
-from task to task but the kept images: a test of what the rest of continual learning is worth.
+Prabhu et al., ECCV 2020. Only stored images are used for training, and only they are carried from
+task to task: a baseline for everything else in continual learning.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""HiDe-Prompt: a prompt of its own for every task, found by task-identity inference.
+"""HiDe-Prompt: a separate prompt for every task, found by task inference.
 
 Wang et al., NeurIPS 2023. The rest of the method is the pipeline itself.
 """
@@ -14,7 +14,7 @@ from hashprompt.parts.task_prompts import TaskPrompts
 
 
 class Hide(PromptPipeline[HideConfig]):
-    """Isolated prompts."""
+    """A separate prompt for every task."""
 
     keeps = (*PromptPipeline.keeps, "prompts.frozen")
 

@@ -82,7 +82,7 @@ class InfLoRA(Method[InfLoRAConfig]):
         return {"ce": masked_cross_entropy(logits, batch.labels, task.classes)}
 
     def _remember(self, task: TaskView) -> None:
-        """Later tasks leave alone what this one reads after its training."""
+        """Store the input directions of this task, which later tasks must not change."""
         self.memory.update(self.moments(task), self.config.share(task.index))
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:

@@ -1,7 +1,7 @@
-"""The ceiling: the same capacity, trained on the images of all tasks at once."""
+"""The upper reference: the same model, trained on the images of all tasks at once."""
 
 from hashprompt.methods.finetune.method import PooledPrompts
 
 
 class Joint(PooledPrompts):
-    """Training on everything: what a learner that forgets nothing could reach."""
+    """Training on all tasks at once: the accuracy without forgetting."""

@@ -1,7 +1,7 @@
 """L2P: a pool of prompts, of which every image gets the few whose keys are nearest to it.
 
 Wang et al., CVPR 2022. Nothing is private to a task: prompts and keys are shared and trained on.
-With a buffer, kept images join every batch, all classes compete, and the ViT may be trained too.
+With a buffer, stored images join every batch, all classes compete, and the ViT may be trained too.
 """
 
 from dataclasses import replace

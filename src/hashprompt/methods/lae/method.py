@@ -162,7 +162,7 @@ class KeyValueLora(Pet):
 
 
 class CompensatedPrefixes(Pet):
-    """Keys and values before the block's own, whose attention sums to 1 beside that of these."""
+    """Keys and values before the block's own, with an attention that sums to 1 separately."""
 
     scales = (2,)
 

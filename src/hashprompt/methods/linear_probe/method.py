@@ -1,6 +1,6 @@
-"""The linear probe: one logistic regression on the plain features of all images so far.
+"""The linear probe: one logistic regression on the frozen features of all images so far.
 
-What one would do without continual learning: no image is kept, but a feature of every image is, and
+The solution without continual learning: no image is stored, but a feature of every image is, and
 after each task the classifier is fitted to all of them again. So nothing is forgotten, and what is
 stored grows with the images.
 """
@@ -18,7 +18,7 @@ from hashprompt.parts.precision import exact
 
 
 class LinearProbe(Method[LinearProbeConfig]):
-    """Logistic regression on kept features."""
+    """Logistic regression on stored features."""
 
     keeps = ("features", "labels")
     stores = "statistics: features; head: weight bias"

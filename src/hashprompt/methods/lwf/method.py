@@ -1,6 +1,6 @@
-"""LwF, learning without forgetting: the previous network teaches its answers on new images.
+"""LwF, learning without forgetting: the previous network is the teacher on new images.
 
-Li and Hoiem, ECCV 2016. No old image is kept: what the network said before is what must stay.
+Li and Hoiem, ECCV 2016. No old image is stored: the previous outputs are the targets.
 """
 
 import torch

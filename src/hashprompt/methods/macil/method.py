@@ -1,4 +1,4 @@
-"""MACIL: the drift of old classes in mean and covariance, followed and held back.
+"""MACIL: the drift of old classes, compensated in the mean and limited in the covariance.
 
 Wu et al., ICML 2025: "Navigating semantic drift in task-agnostic class-incremental learning". Every
 task adds a low-rank change to keys and values. Means of old classes follow the features of new
@@ -32,7 +32,7 @@ ALIGN_WEIGHT_DECAY = 5e-4  # of the heads, in alignment
 
 
 class MACIL(base.Method[MACILConfig]):
-    """A change of keys and values per task, cosine heads, Gaussians that follow."""
+    """A change of keys and values per task, cosine heads, Gaussians with compensated means."""
 
     keeps = ("down.frozen", "up.frozen", "stats.spread", "cells.")
     stores = "prompts: down up; statistics: stats whitening"
@@ -106,14 +106,14 @@ class MACIL(base.Method[MACILConfig]):
         return losses
 
     def _whiten(self, task: TaskView) -> None:
-        """What the network before the task tells of the spread of its classes."""
+        """Whitening of the task's classes under the network before the task."""
         features = exact(task.map(lambda images: self.features(images, task.index)))
         labels = task.labels.to(features.device)
         each = [whitening(features[labels == label]) for label in task.classes]
         self.whitening = torch.stack(each).to(self.whitening)
 
     def _describe(self, task: TaskView) -> None:
-        """Old means follow; the task's classes get their Gaussians."""
+        """Compensate old means for drift, and add the Gaussians of the task's classes."""
         after = task.map(self.features)
         if task.index > 0:
             # One clean pass in the same order, so that both features of a row are of one image.
@@ -153,7 +153,7 @@ def _joined(a: Tensor, b: Tensor) -> Factors:
 
 
 def mean_shift(before: Tensor, after: Tensor, means: Tensor, width: float) -> Tensor:
-    """How far means have moved: new images near to one tell more of it.
+    """Drift of class means, estimated on new images: images near a mean count more.
 
     Args:
         before: (N, D) features of new images before the task.
@@ -214,7 +214,7 @@ def _distances(features: Tensor, whitening: Tensor) -> Tensor:
 
 
 def patch_distillation(old: Tensor, new: Tensor, cls: Tensor) -> Tensor:
-    """Patch tokens stay as they were, the more the less they are like the class token.
+    """Distillation of patch tokens, stronger for tokens unlike the class token.
 
     Mean of angle(cls, p)/π · ‖p_new − p_old‖ over all tokens p, of unit length.
 
@@ -224,6 +224,6 @@ def patch_distillation(old: Tensor, new: Tensor, cls: Tensor) -> Tensor:
         cls: (B, D) class token now.
     """
     directions = F.normalize(new, dim=-1)
-    likeness = (directions @ F.normalize(cls, dim=-1)[..., None])[..., 0].detach().clamp(-1, 1)
+    similarity = (directions @ F.normalize(cls, dim=-1)[..., None])[..., 0].detach().clamp(-1, 1)
     moved = torch.linalg.vector_norm(directions - F.normalize(old, dim=-1), dim=-1)
-    return (likeness.acos() / torch.pi * moved).mean()
+    return (similarity.acos() / torch.pi * moved).mean()

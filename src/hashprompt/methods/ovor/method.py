@@ -1,6 +1,6 @@
 """OVOR: one prompt for all tasks, and a head that is taught what does not belong to a task.
 
-Huang et al., ICLR 2024. The first stage trains prompt and head; the second one the head alone, on
+Huang et al., ICLR 2024. The first stage trains prompt and head; the second one only the head, on
 features of the task and on virtual outliers around them.
 """
 
@@ -117,7 +117,7 @@ def virtual_outliers(
     noise: float,
     literal: bool = False,
 ) -> Tensor:
-    """NPOS: noise around the loneliest features; what is farthest from all features is kept.
+    """NPOS: noise around the loneliest features; the points farthest from all features are used.
 
     Lonely and far mean a large distance to the k-th nearest feature, between unit vectors.
 
@@ -128,7 +128,7 @@ def virtual_outliers(
         boundary: how many features are the boundary; not more than there are.
         draws: noise vectors, the same ones around each boundary feature.
         noise: their standard deviation.
-        literal: as OVOR's public code does it: noise alone, the boundary is not added, and its
+        literal: as in OVOR's public code: only noise, the boundary is not added, and its
             length is not normalised before it is compared with unit vectors.
 
     Returns:

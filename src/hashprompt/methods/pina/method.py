@@ -32,9 +32,8 @@ class Pina(DomainPrompts[PinaConfig]):
         self.head = GrowingLinear(dim)
         fills = xavier_and_zero_bias, xavier_and_zero_bias
         self.adapters = TaskAdapters(places, dim, hidden, *fills)
-        # One order for all images and for good. Public code draws another one for each image each
-        # time: then two answers for the same image may differ. A cycle through all tiles, so that
-        # none stays where it was.
+        # One order for all images and all time. Public code draws another order for each image each
+        # time, so two predictions for the same image may differ. A cycle moves every tile.
         cycle = torch.randperm(config.grid[0] * config.grid[1])
         self.order: Tensor = nn.Buffer(torch.empty_like(cycle).scatter(0, cycle, cycle.roll(1)))
 

@@ -56,7 +56,7 @@ class RanPAC(FirstSession[RanPACConfig]):
         return (features @ self.projection).relu()
 
     def _learn(self, task: TaskView) -> None:
-        """Add the task to the sums, choose λ on its images alone, solve for all classes."""
+        """Add the task to the sums, choose λ on its images only, solve for all classes."""
         features = task.map(self.features) if self.adapts else task.features()
         order = torch.randperm(len(features)).to(features.device)
         random = exact(self.project(features[order]))

@@ -1,4 +1,4 @@
-"""S-Prompt++: a prompt of its own for every task, found by the nearest of the tasks' keys.
+"""S-Prompt++: a separate prompt for every task, found by the nearest key.
 
 The form that HiDe-Prompt (Wang et al., NeurIPS 2023) gave to S-Prompts (Wang et al., NeurIPS
 2022) for comparison: DualPrompt without its general prompt.

@@ -1,6 +1,6 @@
-"""S-Prompts: every domain learned on its own, prompt and head, and found again by its centroids.
+"""S-Prompts: a separate prompt and head for every domain, found by its centroids.
 
-Wang et al., NeurIPS 2022 (the variant with image prompts alone, S-iPrompts).
+Wang et al., NeurIPS 2022 (the variant with image prompts only, S-iPrompts).
 """
 
 import torch
@@ -15,7 +15,7 @@ from hashprompt.parts.slots import TaskSlots, uniform
 
 
 class SPrompts(DomainPrompts[SPromptsConfig]):
-    """Isolated prompts and heads."""
+    """A separate prompt and head for every domain."""
 
     keeps = (*DomainPrompts.keeps, "heads.frozen")
     stores = "head: heads"
@@ -23,7 +23,7 @@ class SPrompts(DomainPrompts[SPromptsConfig]):
     def __init__(self, config: SPromptsConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         dim = backbone.dim
-        # (C, D + 1): the last column is the bias. How many classes there are, the data will say.
+        # (C, D + 1): the last column is the bias. The number of classes follows from the data.
         self.heads = TaskSlots((0, dim + 1), uniform(dim**-0.5))
 
     def begin_task(self, task: TaskView) -> None:

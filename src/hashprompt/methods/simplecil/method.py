@@ -1,6 +1,6 @@
-"""SimpleCIL: the mean plain feature of every class, compared by cosine. Nothing is trained.
+"""SimpleCIL: the mean frozen feature of every class, compared by cosine. Nothing is trained.
 
-Zhou et al., IJCV 2024. When a class comes back in another domain, its prototype becomes the mean
+Zhou et al., IJCV 2024. When a class returns in another domain, its prototype becomes the mean
 over all its images so far, as in the nearest-mean baseline of RanPAC's public code.
 """
 

@@ -23,7 +23,7 @@ from hashprompt.parts.alignment import (
 from hashprompt.parts.lora import TrainedLoRA
 
 LAYERS = ("attn.qkv", "mlp.fc1", "mlp.fc2")
-SPREAD = 0.02  # pseudo-features shrink by chance: m is uniform in feature_scale ± half of it
+SPREAD = 0.02  # pseudo-features shrink at random: m is uniform in feature_scale ± half of it
 
 
 class SLCAPlus(AlignedTuning[SLCAPlusConfig]):

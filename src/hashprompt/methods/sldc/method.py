@@ -1,7 +1,7 @@
-"""SLDC, sequential learning with drift compensation: Gaussians of old classes follow the features.
+"""SLDC, sequential learning with drift compensation: class Gaussians compensated for drift.
 
 AAAI 2026, arXiv 2511.09926. One LoRA learns all tasks. How it moved the features of the new images
-tells where those of old classes are now, and the head is refined with samples from there. The
+estimates where those of old classes are now, and the head is refined with samples from there. The
 variant with unlabelled images from elsewhere (ADE) is left out: nothing but the stream is seen.
 """
 
@@ -26,7 +26,7 @@ from hashprompt.parts.lora import TrainedLoRA
 from hashprompt.parts.precision import exact
 from hashprompt.parts.trained_weights import Snapshot
 
-SAMPLES = 10  # pseudo-features per dimension that tell the moments of a moved class
+SAMPLES = 10  # pseudo-features per dimension, for the moments of a moved class
 LAYERS = ("attn.qkv", "mlp.fc1", "mlp.fc2")
 OPERATOR_BATCH = 32  # pairs of a step
 
@@ -228,7 +228,7 @@ class WeaklyNonlinearDrift(nn.Module):
 
 @torch.no_grad()
 def move_by_samples(gaussians: ClassGaussians, operator: WeaklyNonlinearDrift) -> None:
-    """Let all Gaussians follow an operator that is not linear: moments of moved samples.
+    """Move all Gaussians by an operator that is not linear: moments of moved samples.
 
     The samples have exactly the mean and covariance of their Gaussian, so that what does not move
     stays as it is, however often.
@@ -245,7 +245,7 @@ def white_noise(rows: int, like: Tensor) -> Tensor:
     """Normal noise (rows, D) whose own mean is zero and whose own covariance is the identity.
 
     Args:
-        like: (M, D) says D, type and device.
+        like: (M, D) with this D, type and device.
     """
     drawn = exact(torch.randn(rows, like.shape[1], device=like.device))
     centred = drawn - drawn.mean(0)

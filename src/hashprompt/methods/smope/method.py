@@ -21,7 +21,7 @@ from hashprompt.methods.smope.config import SmopeConfig
 from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.heads import masked_cross_entropy
 
-UNUSED = 2.0  # at test, what holds back experts that no task used: more than the whole span
+UNUSED = 2.0  # at test, the penalty of experts that no task used: more than the span
 
 
 class Choice(NamedTuple):

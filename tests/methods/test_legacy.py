@@ -150,7 +150,7 @@ def test_a_leak_warns_and_stamps_the_protocol() -> None:
         options = {"tasks": 2, "eval_batch_size": 7, **options}
         planned = benchmark.make_plan("dualprompt", "digits", options=options)
         if stamp:
-            with pytest.warns(UserWarning, match=f"^{' and '.join(stamp)}: .* depends on"):
+            with pytest.warns(UserWarning, match=f"^{' and '.join(stamp)}: .* depend on"):
                 protocol = benchmark.prepare(planned).protocol
         else:
             protocol = benchmark.prepare(planned).protocol

@@ -19,7 +19,7 @@ from hashprompt.data.reading.images import MAX_PIXELS
 from hashprompt.data.reading.lists import listed_entries
 from hashprompt.data.reading.options import ReadOptions, untracked
 from hashprompt.data.sets import photo_sets
-from hashprompt.data.sets.base import MissingFiles, need, read_lines
+from hashprompt.data.sets.base import need, read_lines
 from hashprompt.data.sets.five import FIVE
 from hashprompt.data.streams.class_orders import order_classes
 from hashprompt.errors import UserError
@@ -184,7 +184,7 @@ def test_a_list_of_imagenet_r_holds_paths_alone(tmp_path: Path, text: str) -> No
 
 def test_a_pipe_is_not_what_a_data_set_needs(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(MissingFiles):
+    with pytest.raises(FileNotFoundError):
         need(tmp_path, "pipe")
 
 

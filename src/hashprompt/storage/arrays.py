@@ -27,8 +27,6 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
                 return {name: _numbers(name, arrays[name]) for name in arrays.files}
     except UserError:
         raise
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UserError(f"There is no file {path}.") from error
     except OSError as error:
         raise UserError(f"Could not read {path}: {reason_of(error)}.") from error
     except Exception as error:  # zip, header and decompression problems come as many types

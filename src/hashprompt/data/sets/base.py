@@ -4,6 +4,7 @@
 when the set is loaded.
 """
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -77,7 +78,7 @@ class DataSet:
 
     @property
     def load(self) -> Loader:
-        """Read the set from a data root; raises `MissingFiles` if it is incomplete."""
+        """Read the set from a data root; raises FileNotFoundError if it is incomplete."""
         module, _, function = self.loader.partition(":")
         return getattr(import_module(f"hashprompt.data.sets.{module}"), function)
 
@@ -93,14 +94,6 @@ def _published() -> dict[str, DataSet]:
 SETS = _published()
 
 
-class MissingFiles(Exception):  # noqa: N818 (a finding, which becomes a UserError)
-    """A path that the data set needs."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
-
-
 def data_root(chosen: str | None = None) -> Path:
     """The option, `HASHPROMPT_DATA`, or `datasets` in the cache."""
     named = chosen or os.environ.get("HASHPROMPT_DATA")
@@ -111,7 +104,7 @@ def need(root: Path, *names: str) -> None:
     """Check that regular files or folders of these names exist."""
     for name in names:
         if not (os.path.isfile(root / name) or os.path.isdir(root / name)):
-            raise MissingFiles(root / name)
+            raise FileNotFoundError(errno.ENOENT, "missing", str(root / name))
 
 
 @contextmanager
@@ -126,23 +119,15 @@ def published_files(place: Path) -> Iterator[None]:
         ) from error
 
 
-def read_list(file: Path) -> bytes:
-    """A list of files or classes that belongs to a set."""
-    try:
-        return read_file(file, MAX_BYTES)
-    except FileNotFoundError as error:
-        raise MissingFiles(file) from error
-
-
 def read_lines(file: Path) -> list[str]:
-    """The lines of such a list."""
+    """The lines of a list of files or classes that belongs to a set."""
     try:
-        return read_list(file).decode().splitlines()
+        return read_file(file, MAX_BYTES).decode().splitlines()
     except UnicodeDecodeError as error:
         raise UserError(f"{file} is damaged: it is no text. Unpack the archive again.") from error
 
 
-def explain_missing(data: DataSet, root: Path, path: Path) -> UserError:
+def explain_missing(data: DataSet, root: Path, path: str) -> UserError:
     """Which file to put where."""
     text = (
         f"`{data.name}` is not complete on this machine: there is no {path}. Expected in {root}: "

@@ -16,7 +16,7 @@ from hashprompt.data.reading.entries import held_out
 from hashprompt.data.reading.folders import scan_classes
 from hashprompt.data.reading.image_stores import DecodedImages, Photos, open_photos
 from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
-from hashprompt.data.sets.base import MissingFiles, need, published_files
+from hashprompt.data.sets.base import need, published_files
 from hashprompt.data.sets.cifar import cifar_tables
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
@@ -152,7 +152,7 @@ def _one(root: Path, track: Track, key: str, load: FiveLoader) -> ImageSource:
     """A set from the published files, else from the one .npz file that is named after it."""
     try:
         return load(root, track)
-    except MissingFiles:
+    except FileNotFoundError:
         pattern = re.compile(rf"{key}(?![0-9]).*\.npz", re.IGNORECASE)
         packs = [path for path in sorted(root.glob("*.npz")) if pattern.fullmatch(path.name)]
         if not packs:

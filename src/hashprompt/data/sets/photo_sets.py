@@ -9,9 +9,10 @@ from hashprompt.data.dataset import ImageSource
 from hashprompt.data.reading.entries import read_folders, source_from
 from hashprompt.data.reading.folders import Entry, Part, list_folder, scan_classes, subfolders
 from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
-from hashprompt.data.sets.base import need, read_lines, read_list
+from hashprompt.data.sets.base import need, read_lines
 from hashprompt.errors import UserError, shortened
 from hashprompt.options.stream import StreamOptions
+from hashprompt.storage.files import read_file
 
 # CUB-200-2011: birds, with the official split, or that of the RevisitingCIL archive (LAMDA).
 
@@ -99,7 +100,7 @@ def _listed(
     parts: dict[str, Part] = {}
     split, notes = LISTED, []
     for part, name in R_LISTS.items():
-        content = read_list(root / name)
+        content = read_file(root / name)
         if hashlib.md5(content, usedforsecurity=False).hexdigest() != R_LISTS_MD5[name]:
             split = "own-lists"
             notes.append(f"{name} is not the published list; its split is called {split}.")

@@ -12,7 +12,7 @@ from hashprompt.data.reading.folders import Groups
 from hashprompt.data.reading.huggingface import read_huggingface
 from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets import SETS, DataSet, data_root
-from hashprompt.data.sets.base import MissingFiles, explain_missing
+from hashprompt.data.sets.base import explain_missing
 from hashprompt.data.streams import embedded
 from hashprompt.data.streams.names import split_name
 from hashprompt.errors import UserError
@@ -57,8 +57,8 @@ def load_set(data: DataSet, options: StreamOptions, track: Track = untracked) ->
     root = data_root(options.data_root)
     try:
         source = data.load(root, options, track)
-    except MissingFiles as missing:
-        raise explain_missing(data, root, missing.path) from missing
+    except FileNotFoundError as error:
+        raise explain_missing(data, root, error.filename) from error
     found = (len(source.train), len(source.test))
     if data.counts is None or found == data.counts:
         return source

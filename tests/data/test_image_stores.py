@@ -14,8 +14,8 @@ from hashprompt.data.reading.image_stores import (
     open_photos,
 )
 from hashprompt.data.reading.images import read_image
-from hashprompt.data.reading.options import ReadOptions
 from hashprompt.errors import UserError
+from hashprompt.options.stream import ReadOptions
 
 SIZES = [(12, 10), (7, 9), (12, 10), (30, 4), (5, 5)]
 

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from hashprompt.data.dataset import ImageTable
 from hashprompt.data.reading.image_stores import Photos, open_photos
-from hashprompt.data.reading.options import ReadOptions
 from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.evaluator import Evaluator
 from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.averaged_prompt.method import AveragedPrompt
+from hashprompt.options.stream import ReadOptions
 from hashprompt.photos.calibration import MIN_PHOTOS, Strangeness, calibrate, quantiles
 from hashprompt.photos.inputs.image_files import content_digest
 from hashprompt.photos.store.schemas import PhotoRecord

@@ -15,9 +15,10 @@ from hashprompt.data.reading.folders import EXPECTED, Entry, Groups, walk_classe
 from hashprompt.data.reading.image_stores import open_photos
 from hashprompt.data.reading.images import file_digest
 from hashprompt.data.reading.lists import listed_entries
-from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
+from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
 from hashprompt.data.reading.threads import in_threads
 from hashprompt.errors import UserError
+from hashprompt.options.stream import ReadOptions
 from hashprompt.texts import in_natural_order
 
 TEST_SHARE = 0.2

@@ -8,8 +8,9 @@ from hashprompt.data.dataset import ImageSource
 from hashprompt.data.reading.entries import source_from
 from hashprompt.data.reading.folders import Entry, Part
 from hashprompt.data.reading.images import MAX_BYTES
-from hashprompt.data.reading.options import ReadOptions, Track, untracked
+from hashprompt.data.reading.options import Track, untracked
 from hashprompt.errors import UserError
+from hashprompt.options.stream import ReadOptions
 from hashprompt.storage.files import read_file
 
 TEST_PARTS = ("test", "validation", "valid", "val")

@@ -17,9 +17,10 @@ from hashprompt.data.reading.images import (
     image_size,
     read_image,
 )
-from hashprompt.data.reading.options import ReadOptions, Track, untracked
+from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.reading.threads import in_threads, reading_threads
 from hashprompt.errors import UserError
+from hashprompt.options.stream import ReadOptions
 
 T = TypeVar("T")
 MAX_LISTED = {"stop": 5, "skip": 100}  # unreadable files in a message, by the option `unreadable`

@@ -1,18 +1,14 @@
-"""How images are read: values that are known before anything heavy is imported."""
+"""Progress and the hold-out split of readers. Imports nothing heavy."""
 
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from hashprompt.options.stream import Labels, ReadOptions
-
-__all__ = ["HOLD_OUT", "Labels", "ReadOptions", "Track", "untracked"]
-
 T = TypeVar("T")
-HOLD_OUT = "toolkit-v1"  # name of our split; changing how it draws means a new name
+HOLD_OUT = "toolkit-v1"  # name of our split; another way of drawing needs a new name
 
 
 class Track(Protocol):
-    """Shows how far a loop is, as `rich.progress.track` and `tqdm` do."""
+    """Shows the progress of a loop, as `rich.progress.track` and `tqdm` do."""
 
     def __call__(self, items: Iterable[T], description: str, total: int) -> Iterable[T]: ...
 

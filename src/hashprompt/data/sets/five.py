@@ -15,11 +15,11 @@ from hashprompt.data.reading.arrays import read_arrays
 from hashprompt.data.reading.entries import held_out
 from hashprompt.data.reading.folders import scan_classes
 from hashprompt.data.reading.image_stores import DecodedImages, Photos, open_photos
-from hashprompt.data.reading.options import HOLD_OUT, ReadOptions, Track, untracked
+from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
 from hashprompt.data.sets.base import need, published_files
 from hashprompt.data.sets.cifar import cifar_tables
 from hashprompt.errors import UserError
-from hashprompt.options.stream import StreamOptions
+from hashprompt.options.stream import ReadOptions, StreamOptions
 
 CLASSES = 10
 LETTERS_TEST_SHARE = 0.1

@@ -11,9 +11,9 @@ import torch
 from hashprompt.data.reading.entries import divided
 from hashprompt.data.reading.folders import Entry
 from hashprompt.data.reading.image_stores import Photos, open_photos
-from hashprompt.data.reading.options import ReadOptions
 from hashprompt.data.reading.threads import in_threads
 from hashprompt.errors import UserError
+from hashprompt.options.stream import ReadOptions
 from hashprompt.photos.inputs.image_files import content_digest
 from hashprompt.photos.inputs.learn_inputs import LabelledImages, labelled_images
 from hashprompt.photos.inputs.names import resolve_names, shorten

@@ -12,14 +12,11 @@ from pictures import QUICK
 from serving import (
     Held,
     Serve,
-    ThreadWorker,
     ask,
-    class_folders,
     error_of,
     named,
     png,
     pngs,
-    wait_for,
 )
 
 from hashprompt import ContinualClassifier
@@ -75,17 +72,6 @@ def test_a_new_version_and_an_undo_are_noticed(serve: Serve, zoo: Path) -> None:
     assert (found["version"], found["answers"][0]["label"]) == (2, "elm")
     elsewhere.undo()
     assert ask(client, ("x.png", png(4)))["version"] == 1
-
-
-def test_questions_are_answered_while_a_learn_runs(serve: Serve, zoo: Path) -> None:
-    hold = threading.Event()
-    client = serve(zoo, ThreadWorker(hold))
-    name = client.post("/api/teach", files=class_folders(5, 2)).json()["id"]
-    wait_for(client, name, ("running",))
-    assert ask(client, ("x.png", png(1)))["version"] == 1
-    hold.set()
-    assert wait_for(client, name)["state"] == "done"
-    assert ask(client, ("x.png", png(1)))["version"] == 2
 
 
 def test_questions_of_many_are_computed_together_and_answered_apart(

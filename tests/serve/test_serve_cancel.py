@@ -129,23 +129,17 @@ def test_a_session_cancelled_after_its_frozen_fit_is_dropped(
     assert not Store(zoo).learning.exists()
 
 
-def test_a_job_that_never_began_changed_nothing(serve: Serve, zoo: Path) -> None:
+def test_dropping_waits_for_other_programs(serve: Serve, zoo: Path) -> None:
     client = serve(zoo, ThreadWorker(threading.Event()))
     first, second = teach(client, "date", pngs(3, 6)), teach(client, "elm", pngs(4, 6))
     wait_for(client, first, ("running",))
-    job = client.delete(f"/api/jobs/{second}").json()
-    assert job["message"] == "Nothing was changed by it."
-
-
-def test_dropping_waits_for_other_programs(serve: Serve, zoo: Path) -> None:
-    client = serve(zoo, ThreadWorker(threading.Event()))
-    name = teach(client, "date", pngs(3, 6))
-    wait_for(client, name, ("running",))
+    nothing = "Nothing was changed by it."
+    assert client.delete(f"/api/jobs/{second}").json()["message"] == nothing  # it never began
     with Store(zoo).lock("testing"):
-        client.delete(f"/api/jobs/{name}")
+        client.delete(f"/api/jobs/{first}")
         time.sleep(0.5)
-        assert client.get(f"/api/jobs/{name}").json()["message"] is None
-    assert settled(client, name) == "Nothing was changed by it."
+        assert client.get(f"/api/jobs/{first}").json()["message"] is None
+    assert settled(client, first) == nothing
 
 
 @pytest.mark.parametrize("message", ["Cancelled.", None])

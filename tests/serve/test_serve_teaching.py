@@ -81,12 +81,14 @@ def test_one_session_runs_one_waits_and_a_third_is_refused(serve: Serve, zoo: Pa
     assert "waits" in error_of(refused, 409)
     assert client.get("/api/state").json()["job"]["id"] == names[0]
     assert client.get(f"/api/jobs/{names[1]}").json()["state"] == "waiting"
-    # No edit meanwhile.
+    # Answers meanwhile, but no edits.
+    assert ask(client, ("x.png", png(1)))["version"] == 1
     assert client.post("/api/undo", json={}).status_code == 409
     body = {"old": "ash", "new": "oak"}
     assert client.post("/api/classes/rename", json=body).status_code == 409
     hold.set()
     assert [wait_for(client, name)["version"] for name in names] == [2, 3]
+    assert ask(client, ("x.png", png(1)))["version"] == 3
     assert not list((zoo.parent / "zoo-serving" / "uploads").iterdir())
 
 

@@ -12,9 +12,9 @@ from torchvision.datasets import mnist
 
 from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.reading.arrays import read_arrays
-from hashprompt.data.reading.entries import held_out
-from hashprompt.data.reading.folders import scan_classes
-from hashprompt.data.reading.image_stores import DecodedImages, Photos, open_photos
+from hashprompt.data.reading.entries import held_out, source_from
+from hashprompt.data.reading.folders import Entry, scan_classes
+from hashprompt.data.reading.image_stores import DecodedImages, Photos
 from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
 from hashprompt.data.sets.base import need, published_files
 from hashprompt.data.sets.cifar import cifar_tables
@@ -71,41 +71,26 @@ def _cifar10(root: Path, track: Track) -> ImageSource:
 
 def _letters(root: Path, track: Track) -> ImageSource:
     """notMNIST as packed for continual learning (Train, Test), or the author's small archive."""
-    packed = root / "notMNIST"
-    scans: list[dict[str, list[Path]]]
+    packed, small = root / "notMNIST", root / "notMNIST_small"
     if (packed / "Train").is_dir():
-        scans = [scan_classes(packed / part)[0] for part in ("Train", "Test")]
-        origin = "acl"
+        origin, folders = "acl", {"Train": packed / "Train", "Test": packed / "Test"}
     else:
-        need(root, "notMNIST_small")
-        folder = root / "notMNIST_small"
-        inner = folder / folder.name  # in some archives there is a folder inside the folder
-        whole, _ = scan_classes(inner if inner.is_dir() else folder)
-        origin = f"{HOLD_OUT} 90/10"
-        scans = [{}, {}]
-        for label, paths in whole.items():
-            tested = held_out([f"{label}/{path.name}" for path in paths], LETTERS_TEST_SHARE)
-            for path in paths:
-                part = scans[f"{label}/{path.name}" in tested]
-                part.setdefault(label, []).append(path)
-    names = tuple(sorted(scans[0]))
-    (train, about_train), (test, about_test) = (_small_images(scan, names, track) for scan in scans)
-    notes = (*about_train, *about_test)
-    return ImageSource("notMNIST", train, test, names, 1, split=origin, notes=notes)
-
-
-def _small_images(
-    scan: dict[str, list[Path]], names: tuple[str, ...], track: Track
-) -> tuple[ImageTable, tuple[str, ...]]:
-    """Image files of one size as a table. A few are known to be broken: they are counted."""
-    files = [(path, names.index(label)) for label in names for path in scan.get(label, [])]
-    reading = ReadOptions(unreadable="skip", upright=False)
-    photos, kept, (_, *problems) = open_photos([path for path, _ in files], reading, track)
-    labels = torch.tensor([files[index][1] for index in kept], dtype=torch.int64)
-    images = list(photos[torch.arange(len(photos))])
-    if len({image.shape for image in images}) != 1:
-        raise UserError("The images of notMNIST differ in size; expected 28 × 28 throughout.")
-    return ImageTable(torch.stack(images), labels), tuple(problems)
+        need(root, small.name)
+        inner = small / small.name  # in some archives there is a folder inside the folder
+        origin, folders = f"{HOLD_OUT} 90/10", {"": inner if inner.is_dir() else small}
+    entries = []
+    for part, folder in folders.items():
+        for label, paths in scan_classes(folder)[0].items():
+            names = [f"{label}/{path.name}" for path in paths]
+            tested = set(names) if part == "Test" else set()
+            if not part:
+                tested = held_out(names, LETTERS_TEST_SHARE)
+            entries += [
+                Entry(path, f"{part}/{name}", label, "test" if name in tested else "train")
+                for path, name in zip(paths, names, strict=True)
+            ]
+    reading = ReadOptions(unreadable="skip", upright=False)  # a few are known to be broken
+    return source_from("notMNIST", entries, reading, split=origin, track=track)
 
 
 FIVE: dict[str, tuple[str, FiveLoader]] = {
@@ -144,8 +129,12 @@ def load_five(root: Path, options: StreamOptions, track: Track = untracked) -> I
 
 
 def _pixels(table: ImageTable) -> Tensor:
-    assert isinstance(table.images, Tensor)
-    return table.images
+    if isinstance(table.images, Tensor):
+        return table.images
+    images = table.images[torch.arange(len(table))]
+    if len({image.shape for image in images}) != 1:
+        raise UserError("The images of notMNIST differ in size; expected 28 × 28 throughout.")
+    return torch.stack(list(images))
 
 
 def _one(root: Path, track: Track, key: str, load: FiveLoader) -> ImageSource:

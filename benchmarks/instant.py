@@ -1,12 +1,12 @@
-"""Accuracy against seconds: a look alone, short to long training, and logistic regression.
+"""Accuracy against seconds: without training, short to long training, and logistic regression.
 
     python benchmarks/instant.py photos/ --weights vit_tiny.safetensors --out instant.json
 
-Draws 5, 15 and 50 photos of each class to learn, and others to test with, the same for all. Every
-learn starts with an empty cache of features. Logistic regression (scikit-learn's, C chosen by
-cross-validation where there are photos enough) stands on the same plain features; its seconds are
-those of computing them and of fitting. A learn holds out a fifth of what it is given, to calibrate
-and to decide whether training pays; logistic regression fits all of it.
+Draws 5, 15 and 50 photos per class to learn, and the same test photos for all systems. Every
+session starts with an empty feature cache. Logistic regression (scikit-learn, C by cross-validation
+if there are enough photos) uses the same frozen features; its seconds include computing them. A
+session holds out a fifth of the photos, for calibration and for the decision on training; logistic
+regression is fitted to all.
 """
 
 import argparse

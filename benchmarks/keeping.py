@@ -1,11 +1,11 @@
-"""When to keep what was trained: rules that see held-out photos alone, judged on other photos.
+"""Rules for keeping a trained version: they see held-out photos, and are evaluated on other photos.
 
     python benchmarks/keeping.py photos/ --weights vit_tiny.safetensors --out keeping.json
 
-Groups of ten classes are learned, half of them in each of two learns, whatever held-out photos say.
-Of every learn its held-out photos and the accuracy of look and training on photos that it never saw
-are written down; each rule then chooses between the two. Takes other classes than
-benchmarks/instant.py does, so that its numbers stay those of photos nothing was chosen on.
+Groups of ten classes are learned in two sessions of five. For each session the script stores the
+counts on held-out photos, and the accuracies of the untrained and the trained version on other
+photos; each rule then chooses one of them. The classes are not those of benchmarks/instant.py, so
+nothing was chosen on the photos of that benchmark.
 """
 
 import argparse
@@ -23,22 +23,22 @@ from instant import Photos, draw
 from hashprompt import ContinualClassifier
 from hashprompt.photos.evaluation import TrainingGain
 
-RULES: dict[str, Callable[[int, int], bool]] = {  # photos put right, put wrong -> keep it
-    "– (the look stays)": lambda right, wrong: False,
-    "more right than wrong, beyond noise": lambda right, wrong: (
+RULES: dict[str, Callable[[int, int], bool]] = {  # fixed, broken -> keep the training
+    "never (untrained)": lambda right, wrong: False,
+    "fixed − broken > one standard error": lambda right, wrong: (
         right - wrong > math.sqrt(right + wrong)
     ),
-    "more right than wrong": lambda right, wrong: right > wrong,
-    "at least as many right as wrong": lambda right, wrong: right >= wrong,
-    "not more wrong than right, beyond noise": lambda right, wrong: (
+    "fixed > broken": lambda right, wrong: right > wrong,
+    "fixed ≥ broken": lambda right, wrong: right >= wrong,
+    "broken − fixed ≤ one standard error": lambda right, wrong: (
         wrong - right <= math.sqrt(right + wrong)
     ),
-    "anything (always)": lambda right, wrong: True,
+    "always": lambda right, wrong: True,
 }
 
 
 def chosen(row: dict[str, Any], keeps: Callable[[int, int], bool]) -> float:
-    """Accuracy of the version that a rule chooses after a learn."""
+    """Accuracy of the version that a rule chooses after a session."""
     return row["trained" if keeps(row["right"], row["wrong"]) else "look"]
 
 

@@ -1,11 +1,11 @@
-"""What a classifier knows after every learn, and of photos that it never learned.
+"""Accuracy of a classifier after every session, and its unknown score on photos of other classes.
 
     hashprompt learn zoo photos/2026-05
     hashprompt learn zoo photos/2026-06 …
     python benchmarks/months.py zoo unknown/ --out docs/results/months.json
 
-Accuracy is on the photos that each learn held out, by the folder that they came from. `unknown`
-holds photos of other classes: how well the score `unknown` tells them from the held-out ones.
+Accuracy is measured on the held-out photos of each session, by their folder. `unknown/` holds
+photos of other classes; the script measures how well the score `unknown` separates them.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from hashprompt.photos.store.store import Store, Version
 
 
 def accuracies(store: Store, version: Version) -> dict[str, dict[str, float]]:
-    """Right and tested of the photos of each learn."""
+    """Counts of right and tested held-out photos of each session."""
     found: dict[str, list[bool]] = {}
     for record in store.photos(version).values():
         if record.can_be_tested:

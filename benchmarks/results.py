@@ -192,7 +192,7 @@ def rules_table(file: str, what: str) -> str:
         [name, *(f"{fmean(chosen(x, keeps) for x in group):.1f}" for group in groups)]
         for name, keeps in RULES.items()
     ]
-    header = ["training is kept if it fixes", *(f"{n} photos a class" for n in numbers), "all"]
+    header = ["training is kept if", *(f"{n} photos a class" for n in numbers), "all"]
     return markdown(header, lines)
 
 

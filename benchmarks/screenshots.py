@@ -2,8 +2,8 @@
 
     python benchmarks/screenshots.py photos/ --backbone vit_tiny.safetensors --out docs/images
 
-`photos/` holds class folders. All but the last three classes are taught together, then the first
-of these; the last two stay unknown until one is taught from the photos that were asked about.
+`photos/` holds class folders. All but the last three classes are taught in the first session, then
+one of these; the last two are unknown until one is taught from the photos in the review queue.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""A server under load: many clients ask while it learns. Errors, answers that differ, latency.
+"""A server under load: errors, differing answers and latency with many clients during training.
 
     python benchmarks/serving.py photos/ --backbone vit_tiny.safetensors [--questions 2000]
 
-`photos` holds class folders. A third of the classes is known before; the others are taught in
-lessons, one after the other, as long as there are questions. Every answer is compared with that of
-`hashprompt predict` by the same version. Then one client alone asks about one photo at a time, and
-the same photos go through timm's own forward pass at batch 1, decoded as the server does.
+`photos` holds class folders. A third of the classes is known at the start; the others are taught in
+sessions, one after the other, while requests arrive. Every answer is compared with that of
+`hashprompt predict` for the same version. Then a single client sends one photo at a time, and the
+same photos go through timm's forward pass at batch 1 with the same decoding.
 """
 
 import argparse

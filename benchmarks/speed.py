@@ -1,20 +1,20 @@
-"""Our training step and evaluation over a plain timm forward of the same ViT and batch.
+"""Our training step and evaluation over a forward pass of timm with the same ViT and batch.
 
     python benchmarks/speed.py [--backbone nano] [--image-size 32] [--batch 64] [--rounds 9]
     python benchmarks/speed.py --sites [--image-size 112] [--batch 64] [--rounds 9]
 
-With `--sites`: a training step of LoRA, adapters and SSF through our sites over the same step
-written with hooks on timm's own modules, on a ViT-Ti with random weights; kept in
-docs/results/speed-sites.json.
+With `--sites`: a training step of LoRA, adapters and SSF through our injection sites over the same
+step with hooks in timm, on a ViT-Ti with random weights; written to docs/results/speed-sites.json.
 
-Rounds alternate between the things measured, so that a noisy machine hits all of them alike; what
-is printed are medians of ratios.
+Rounds alternate between the measured functions, so that noise affects all of them. The script
+prints medians of ratios.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,8 +26,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection, load_backbone
-from hashprompt.checks.steps import train_step
-from hashprompt.engine.optimization import make_optimizer
+from hashprompt.engine.optimization import make_optimizer, take_step
 from hashprompt.methods.base import Batch
 from hashprompt.methods.hash.method import Hash, HashConfig
 from hashprompt.parts.adapters import Adapters
@@ -198,7 +197,11 @@ def main() -> None:
         vit.forward_features(images)
 
     def train() -> None:
-        train_step(wtp, Batch(images, labels), optimizer)
+        optimizer.zero_grad()
+        losses, context, _ = take_step(wtp, Batch(images, labels))
+        torch.stack(list(losses.values())).sum().backward()
+        with wtp.update(context) if wtp.update else nullcontext():
+            optimizer.step()
 
     @torch.no_grad()
     def evaluate() -> None:

@@ -1,11 +1,10 @@
-"""CPU seconds of commands over those of `import torch`, taken in turns, and their peak memory.
+"""CPU seconds of commands over those of `import torch`, and their peak memory.
 
     python benchmarks/startup.py [--rounds 5] [--out docs/results/start.json]
 
-The embedded nano learns a few pictures and is exported to ONNX; both versions are then asked about
-one. Commands take turns, so that a busy machine slows all of them alike, and the least of all
-rounds counts: user and system time of the whole process, one thread. Ratios, not seconds: machines
-differ, and `import torch` is what the user would wait for anyway.
+A classifier on the embedded nano learns a few images and is exported to ONNX; both versions then
+classify one image. Commands alternate, so that a busy machine affects all of them, and the minimum
+of all rounds counts: user and system time of the whole process, one thread.
 """
 
 import argparse

@@ -51,7 +51,7 @@ class Asked:
 
 
 class Server:
-    """`hashprompt serve` in a process of its own."""
+    """`hashprompt serve` in a separate process."""
 
     def __init__(self, folder: Path, arguments: list[str]) -> None:
         command = [*COMMAND, "serve", str(folder), "--port", "0", "--no-report", *arguments]
@@ -154,10 +154,10 @@ def different(asked: list[Asked], folder: Path) -> list[str]:
         for one in own:
             other = expected[str(one.photo)]
             apart = max(
-                abs(one.answer["probability"] - other["confidence"]),
+                abs(one.answer["confidence"] - other["confidence"]),
                 abs(one.answer["unknown"] - other["unknown"]),
             )
-            if one.answer["label"] != str(other["label"]) or apart > CLOSE:
+            if one.answer["label"] != other["label"] or apart > CLOSE:
                 found.append(f"{one.photo.name}, version {version}: {one.answer}, not {other}")
     return found
 

@@ -308,12 +308,6 @@ def test_a_file_that_is_no_image_gets_an_error_and_the_rest_are_answered(
     assert f"{tmp_path / 'notes.jpg'}: error: {told[0]['error']}" in table.out
 
 
-def test_the_threshold_makes_an_image_unknown(cli: Any, taught: Any, ash: Path) -> None:
-    asked = ["predict", taught.folder, ash, "--unknown-threshold"]
-    assert json.loads(cli(*asked, 1, "--json").out)[0]["is_unknown"] is False
-    assert "unknown, closest: ash" in cli(*asked, 0).out
-
-
 def test_answers_can_be_written_as_csv(cli: Any, taught: Any, ash: Path, tmp_path: Path) -> None:
     file = tmp_path / "out" / "answers.csv"
     outcome = cli("predict", taught.folder, ash, "--csv", file, "--top", 1)
@@ -348,18 +342,6 @@ def test_history_says_what_was_undone(cli: Any, trees: Path) -> None:
     assert f"Undone, but kept: 4. Restore: hashprompt undo {trees} --to 4" in outcome.out
 
 
-def test_one_is_told_as_one(cli: Any, tmp_path: Path) -> None:
-    one = write_photos(tmp_path / "one", ("ash",))
-    flags = ["--instant", "--backbone", "nano", "--no-report", "--quiet"]
-    planned = cli("learn", tmp_path / "m", one, *flags, "--plan").out
-    assert "Would learn one: 1 new class." in planned
-    assert "s: 1 new class; 1 class in total." in cli("learn", tmp_path / "m", one, *flags).out
-    two = write_photos(tmp_path / "two", ("ash", "birch"), each=6, seed=1)
-    told = cli("learn", tmp_path / "m", two, *flags).out
-    assert "1 new class, more photos of 1 known one;" in told
-    assert "; 1 class)" in cli("undo", tmp_path / "m").out
-
-
 def test_history_says_that_an_instant_learn_was_undone(
     cli: Any, trees: Path, tmp_path: Path
 ) -> None:
@@ -380,25 +362,6 @@ def test_history_tells_of_damaged_versions(cli: Any, trees: Path) -> None:
     assert (first["version"], first["current"]) == (2, False)
     assert "0002/version.json is damaged" in first["damaged"]
     assert (second["version"], second["current"], second["damaged"]) == (4, True, None)
-
-
-def test_resume_after_a_finished_learn_says_so(cli: Any, trees: Path) -> None:
-    outcome = cli("learn", trees, "--resume")
-    assert outcome.code == 0
-    assert outcome.out.startswith("This session is finished already.")
-    assert Store(trees).current() == 4
-
-
-def test_diff_tells_which_options_a_learn_had(cli: Any, trees: Path, tmp_path: Path) -> None:
-    photos = write_photos(tmp_path / "autumn", ("fig",))
-    learned = cli("learn", trees, photos, "--set", "epochs=3", "--no-report", "--quiet")
-    assert learned.code == 0
-    outcome = cli("diff", trees, 4, 6)
-    assert f"Option epochs: {QUICK['epochs']} → 3" in outcome.out
-    assert json.loads(cli("diff", trees, 4, 6, "--json").out)["options"]["epochs"] == [
-        QUICK["epochs"],
-        3,
-    ]
 
 
 def test_undo_goes_back_and_says_how_to_return(cli: Any, trees: Path) -> None:
@@ -458,9 +421,3 @@ def test_a_mistyped_folder_is_told_and_not_made(
 def test_a_first_learn_that_is_unfinished_is_told(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "learning").mkdir()
     assert f"unfinished: hashprompt learn {tmp_path} --resume" in cli("history", tmp_path).said
-
-
-def test_help_shows_the_commands_for_own_photos(cli: Any) -> None:
-    text = cli("--help").out
-    assert text.index("Own photos") < text.index("│ predict ")
-    assert "--unknown-threshold" in cli("predict", "--help").out

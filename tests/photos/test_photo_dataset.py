@@ -400,13 +400,6 @@ def test_a_class_without_a_clear_photo_is_not_learned(plant: Plant) -> None:
     assert "No photo is left of 1 class, not learned: wren." in dataset.notes
 
 
-def test_three_examples_are_shown(plant: Plant) -> None:
-    shared = [1, 2, 3, 4, 5]
-    dataset = build_dataset(plant({"robin": [*shared, 6], "wren": [*shared, 7]}))
-    note = next(note for note in dataset.notes if "several labels" in note)
-    assert (note.count("robin/"), "and 2 more" in note) == (3, True)
-
-
 def test_a_copy_in_one_class_counts_once(plant: Plant) -> None:
     folder = plant({"robin": [1, 2]})
     (folder / "robin" / "copy.png").write_bytes((folder / "robin" / "1.png").read_bytes())

@@ -175,7 +175,7 @@ def test_each_version_answers_in_one_pass(make: Make, spring: Path) -> None:
     for version, expected in ((2, {"prompted": 30}), (1, {"plain": 30})):
         predictor = classifier.predictor(version)
         counted.clear()
-        answers, _ = predictor.ask(spring, 0.95, 32)
+        answers, _ = predictor.answers(spring, 0.95, 32)
         assert (len(answers), dict(counted)) == (30, expected)
         assert all(0 <= answer.unknown <= 1 for answer in answers)
 

@@ -114,7 +114,11 @@ def test_every_photo_is_put_once_and_stays_where_it_was(inbox: Path, tmp_path: P
     assert sorted(put.values()) == sorted(v for k, v in before.items() if k != "b9.jpg")
     assert os.path.samefile(inbox / "a1.png", tmp_path / "sorted/ash/a1.png")  # a link
     assert done.classes == {"ash": 3, "birch": 2}
-    assert (done.unsure, done.groups, done.alone) == (1, {"unknown-01": 9, "unknown-02": 7}, 0)
+    assert (done.unsure, done.clusters, done.unclustered) == (
+        1,
+        {"unknown-01": 9, "unknown-02": 7},
+        0,
+    )
     assert done.unreadable == 1
     assert done.errors[0][0] == "b9.jpg"
     assert "no image" in done.text()
@@ -152,9 +156,9 @@ def test_what_was_done_is_told_without_what_was_not(inbox: Path, tmp_path: Path)
     assert "into 1 class." in sort(tmp_path / "one", tmp_path / "few").text()
     for number in range(16):
         photo(tmp_path / f"strange/{'xy'[number % 2]}{number}.png", number)
-    text = sort(tmp_path / "strange", tmp_path / "groups", None).text()
+    text = sort(tmp_path / "strange", tmp_path / "clusters", None).text()
     assert "into 0" not in text
-    assert "groups: 16 into 2 clusters." in text
+    assert "clusters: 16 into 2 clusters." in text
     assert "hashprompt learn MODEL" in text
     (tmp_path / "nothing").mkdir()
     text = sort(tmp_path / "nothing", tmp_path / "empty").text()
@@ -237,7 +241,7 @@ def test_a_killed_sort_goes_on(
     assert sorted([*put.values(), before["b9.jpg"]]) == sorted(before.values())
     assert len(contents(inbox)) == (1 if move else len(before))
     assert len(list(csv.DictReader(done.table.read_text().splitlines()))) == 23
-    assert done.groups == {"unknown-01": 9, "unknown-02": 7}
+    assert done.clusters == {"unknown-01": 9, "unknown-02": 7}
 
 
 def test_a_line_that_was_cut_off_is_decided_again(
@@ -265,7 +269,7 @@ def test_sorting_again_leaves_what_was_put_right(inbox: Path, tmp_path: Path, co
     new = photo(inbox / "b2.png", 500)
     again = sort(inbox, target, copy=copy)
     assert contents(target) == {**first, "birch/b2.png": new.read_bytes()}
-    assert (again.classes, again.groups, again.alone) == ({"birch": 1}, {}, 0)
+    assert (again.classes, again.clusters, again.unclustered) == ({"birch": 1}, {}, 0)
     assert (again.there, again.unreadable) == (22, 1)
     assert "22 there already" in again.text()
     rows = {row["photo"]: row for row in csv.DictReader(again.table.read_text().splitlines())}
@@ -337,8 +341,8 @@ def test_photos_that_come_while_groups_are_made_wait_for_the_next_sort(
         photo(inbox / f"yy{number}.png", 600 + number)
     done = sort(inbox, tmp_path / "sorted")
     assert sorted(contents(tmp_path / "sorted")) == EXPECTED
-    assert done.groups == {"unknown-01": 9, "unknown-02": 7}
-    assert sort(inbox, tmp_path / "sorted").alone == 20  # one group is none
+    assert done.clusters == {"unknown-01": 9, "unknown-02": 7}
+    assert sort(inbox, tmp_path / "sorted").unclustered == 20  # one group is none
 
 
 def test_groups_that_are_made_otherwise_after_a_kill_are_counted_as_they_are(
@@ -348,7 +352,7 @@ def test_groups_that_are_made_otherwise_after_a_kill_are_counted_as_they_are(
     with monkeypatch.context() as patch:  # another version of scikit-learn, say
         patch.setattr(Clusters, "of", lambda self, features: np.full(len(features), -1))
         done = sort(inbox, tmp_path / "sorted")
-    assert (done.groups, done.alone) == ({"unknown-01": 3}, 13)
+    assert (done.clusters, done.unclustered) == ({"unknown-01": 3}, 13)
     assert len(list((tmp_path / "sorted/unknown-01").iterdir())) == 3
 
 
@@ -358,7 +362,7 @@ def test_groups_of_a_second_sort_get_numbers_of_their_own(inbox: Path, tmp_path:
         photo(tmp_path / "more" / f"x{shade}.png", 1000 + shade)
         photo(tmp_path / "more" / f"y{shade}.png", 2000 + shade)
     done = sort(tmp_path / "more", tmp_path / "sorted")
-    assert set(done.groups) == {"unknown-03", "unknown-04"}
+    assert set(done.clusters) == {"unknown-03", "unknown-04"}
     assert len(contents(tmp_path / "sorted")) == len(EXPECTED) + 16
 
 
@@ -367,7 +371,7 @@ def test_groups_are_numbered_beside_classes_and_other_folders(
 ) -> None:
     monkeypatch.setitem(globals(), "CLASSES", ["ash", "birch", "Unknown-02"])
     (tmp_path / "sorted" / "2024").mkdir(parents=True)
-    assert set(sort(inbox, tmp_path / "sorted").groups) == {"unknown-01", "unknown-03"}
+    assert set(sort(inbox, tmp_path / "sorted").clusters) == {"unknown-01", "unknown-03"}
 
 
 def test_what_a_sort_left_that_was_killed_while_it_tidied_up_is_no_decision(
@@ -394,7 +398,7 @@ def test_an_unfinished_sort_without_a_classifier_goes_on_with_its_backbone(
             group("a" * 64)
     with pytest.raises(UserError, match="the same command and backbone"):
         group("b" * 64)
-    assert group("a" * 64).groups == {"group-01": 9, "group-02": 7}
+    assert group("a" * 64).clusters == {"cluster-01": 9, "cluster-02": 7}
 
 
 def test_another_sort_waits_until_the_unfinished_one_is_settled(
@@ -523,7 +527,7 @@ def test_many_unknown_photos_are_grouped_by_a_sample(
     monkeypatch.setattr(sorting, "MAX_SAMPLE", 14)
     monkeypatch.setattr(grouping, "CHUNK", 3)
     done = sort(inbox, tmp_path / "sorted")
-    assert done.groups == {"unknown-01": 9, "unknown-02": 7}
+    assert done.clusters == {"unknown-01": 9, "unknown-02": 7}
 
 
 def test_names_of_classes_become_names_of_folders() -> None:
@@ -573,9 +577,9 @@ def test_the_commands_sort_with_and_without_a_classifier(
     outcome = cli(*new)
     assert outcome.code == 0
     done = json.loads(outcome.out)
-    assert sum(done["groups"].values()) + done["alone"] == 16
-    assert set(done["groups"]) == {"group-01", "group-02"}
-    for name in done["groups"]:  # a group holds one class
+    assert sum(done["clusters"].values()) + done["unclustered"] == 16
+    assert set(done["clusters"]) == {"cluster-01", "cluster-02"}
+    for name in done["clusters"]:  # a group holds one class
         assert len({p.name[0] for p in (tmp_path / "new" / name).iterdir()}) == 1
     outcome = cli("sort", str(taught.folder), inbox, "--into", str(tmp_path / "known"), "-q")
     assert outcome.code == 0

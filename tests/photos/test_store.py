@@ -480,14 +480,6 @@ def refuse(*args: object, **kwargs: object) -> None:
     raise OSError(errno.EROFS, "Read-only file system")
 
 
-def test_a_writer_on_a_read_only_disk_is_told(
-    birds: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "open", refuse)  # of the lock
-    with pytest.raises(UserError, match=r"Could not write .*birds: Read-only file system\."):
-        birds.go_to(None)
-
-
 def test_reading_writes_nothing(birds: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("mkdir", "replace", "rename", "unlink", "remove", "rmdir", "fsync"):
         monkeypatch.setattr(os, name, refuse)

@@ -180,9 +180,9 @@ def sort(
         wanted = "--new INBOX" if new else "MODEL INBOX"
         raise UserError(f"Give {wanted}: hashprompt sort {wanted} --into FOLDER")
     if new:
-        from hashprompt.photos import group_photos
+        from hashprompt.photos import cluster_photos
 
-        done = group_photos(folders[0], into, backbone, copy, move, quiet)
+        done = cluster_photos(folders[0], into, backbone, copy, move, quiet)
     else:
         done = existing(folders[0], backbone).sort(
             folders[1], into, sure, unknown_threshold, copy, move, quiet

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hashprompt.photos.answers import Answer
-    from hashprompt.photos.continual import ContinualClassifier, group_photos
+    from hashprompt.photos.continual import ContinualClassifier, cluster_photos
     from hashprompt.photos.onnx.model import OnnxClassifier
     from hashprompt.photos.results import EditResult, LearnResult
     from hashprompt.photos.sorting.sorter import SortResult
@@ -17,7 +17,7 @@ __all__ = [
     "LearnResult",
     "OnnxClassifier",
     "SortResult",
-    "group_photos",
+    "cluster_photos",
 ]
 _MODULES = {
     "Answer": "answers",
@@ -26,7 +26,7 @@ _MODULES = {
     "LearnResult": "results",
     "OnnxClassifier": "onnx.model",
     "SortResult": "sorting.sorter",
-    "group_photos": "continual",
+    "cluster_photos": "continual",
 }
 
 

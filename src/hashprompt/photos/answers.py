@@ -45,7 +45,7 @@ class Answer:
     def top(self, k: int | None = None) -> list[tuple[str, float]]:
         """The k most likely classes, or all, with their probabilities."""
         if k is not None and k < 1:
-            raise UserError(f"top={k}: ask for one class at least.")
+            raise UserError(f"top={k}: it must be at least 1.")
         return list(self.probabilities.items())[:k]
 
     def to_dict(self, top: int | None = None) -> dict[str, Any]:
@@ -120,14 +120,14 @@ def _row(answer: Answer, top: int | None) -> dict[str, str]:
 # From a model to answers. -------------------------------------------------------------------
 
 
-def refuse_bad_question(threshold: float, batch_size: int = 1) -> None:
+def check_arguments(threshold: float, batch_size: int = 1) -> None:
     if batch_size < 1:
         raise UserError(f"batch_size={batch_size}: it must be at least 1.")
     if not 0 <= threshold <= 1:
         raise UserError(f"unknown_threshold={threshold}: expected a share between 0 and 1.")
 
 
-def as_asked(answers: list[Answer], kind: Kind) -> Any:
+def shaped_as(answers: list[Answer], kind: Kind) -> Any:
     """One answer for one image, an array of labels for an array, else the list of answers."""
     if kind == "many":
         return answers
@@ -174,9 +174,9 @@ class Answering(ABC):
     def compute(self, images: list[np.ndarray]) -> ModelOutput:
         """For images (3, h, w) uint8 of any size; each is computed as if it were the only one."""
 
-    def ask(self, what: Any, threshold: float, batch_size: int) -> tuple[list[Answer], Kind]:
+    def answers(self, what: Any, threshold: float, batch_size: int) -> tuple[list[Answer], Kind]:
         """Answers to all that `load_inputs` finds, and in which form they are expected."""
-        refuse_bad_question(threshold, batch_size)
+        check_arguments(threshold, batch_size)
         inputs, kind = load_inputs(what, self.short_side)
         return [answer for answer, _ in self.stream(inputs, threshold, batch_size)], kind
 

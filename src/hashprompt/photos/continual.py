@@ -14,7 +14,7 @@ import numpy as np
 
 from hashprompt.errors import UserError
 from hashprompt.photos import session
-from hashprompt.photos.answers import Answer, as_asked, raise_first
+from hashprompt.photos.answers import Answer, raise_first, shaped_as
 from hashprompt.photos.report.changes import changes_of, difference, history_of
 from hashprompt.photos.results import EditResult, LearnResult
 from hashprompt.photos.session import Effort, LearnRequest, SessionResult, Unreadable
@@ -217,7 +217,7 @@ class ContinualClassifier(SklearnInterface):
             return EditResult(done.version.number, changes, (gone, earlier))
         from hashprompt.photos.store.editor import trained_parts
 
-        # First: of a session of which no class is left, nothing tells afterwards.
+        # First: afterwards, a session without classes is gone.
         trained = trained_parts(self.store, self.config())
         result = self._edit(lambda _: edit, quiet)
         remains = "Nothing of it remains: nothing was trained on it together with other classes."
@@ -274,7 +274,7 @@ class ContinualClassifier(SklearnInterface):
             version: use this version instead of the current one.
             batch_size: images at a time; it changes probabilities by rounding only (below 1e-6).
         """
-        return as_asked(*self.predictor(version).ask(what, unknown_threshold, batch_size))
+        return shaped_as(*self.predictor(version).answers(what, unknown_threshold, batch_size))
 
     def predict_proba(self, what: Any, version: int | None = None) -> np.ndarray:
         """Calibrated probabilities (N, C), in the order of `classes_` of that version."""
@@ -283,7 +283,7 @@ class ContinualClassifier(SklearnInterface):
         return np.array([[answer.probabilities[c] for c in names] for answer in answers])
 
     def _every_answer(self, what: Any, version: int | None = None) -> list[Answer]:
-        answers, _ = self.predictor(version).ask(what, 1.0, 32)
+        answers, _ = self.predictor(version).answers(what, 1.0, 32)
         raise_first(answers)
         return answers
 
@@ -379,7 +379,7 @@ class ContinualClassifier(SklearnInterface):
         return self.store.export(Path(target), version, extra)
 
 
-def group_photos(
+def cluster_photos(
     inbox: str | Path,
     into: str | Path,
     backbone: str | None = None,

@@ -20,7 +20,7 @@ def complete(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def new_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """All options of a new classifier; what the user says goes first."""
+    """All options of a new classifier; what the user sets goes first."""
     full = complete({**preset_options("averaged-prompt", "photos", ""), **options})
     if full["devices"] > 1:
         raise UserError("A classifier learns on one device: leave out `devices`.")

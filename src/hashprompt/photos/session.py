@@ -5,7 +5,7 @@
     committed  the last version of the session is there, with training or without it
 
 `learn` starts a session, fits the frozen features, trains, and keeps the training unless held-out
-photos got worse. What is on disk says which stage a session has reached, so an interrupted one is
+photos got worse. The files show which stage a session has reached, so an interrupted one is
 resumed by the same call. `drop` ends a session and goes back to the version before it.
 """
 

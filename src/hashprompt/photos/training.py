@@ -68,7 +68,7 @@ class PhotoTask:
         config: of the classifier.
         dataset: the photos.
         session: as it is written in `learning/`.
-        callbacks: are told what happens.
+        callbacks: are called with what happens.
         quiet: no progress.
     """
 

@@ -149,7 +149,7 @@ def _still_there(digest: str, record: Any) -> bool:
 
 def _compare(photos: TestPhotos, classifier: Answering, model: Answering) -> dict[str, Any]:
     """Correct answers of both, over the photos that can be read."""
-    asked = [answering.ask(photos.paths, 1.0, 32)[0] for answering in (classifier, model)]
+    asked = [answering.answers(photos.paths, 1.0, 32)[0] for answering in (classifier, model)]
     rows = [
         (label, str(before.label), str(after.label))
         for label, before, after in zip(photos.labels, *asked, strict=True)

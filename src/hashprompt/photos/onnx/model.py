@@ -9,7 +9,7 @@ import numpy as np
 
 from hashprompt.data.transforms.numpy_view import central_pixels
 from hashprompt.errors import UserError, shortened
-from hashprompt.photos.answers import Answering, ModelOutput, as_asked
+from hashprompt.photos.answers import Answering, ModelOutput, shaped_as
 from hashprompt.photos.onnx.description import DESCRIPTION, MODEL, ExportedModel
 from hashprompt.storage.files import inside, read_file
 from hashprompt.storage.json_files import DamagedError, read_json
@@ -39,7 +39,7 @@ class OnnxClassifier(Answering):
 
     def predict(self, what: Any, unknown_threshold: float = 0.95, batch_size: int = 32) -> Any:
         """Classify pictures, as `ContinualClassifier.predict` does."""
-        return as_asked(*self.ask(what, unknown_threshold, batch_size))
+        return shaped_as(*self.answers(what, unknown_threshold, batch_size))
 
     def compute(self, images: list[np.ndarray]) -> ModelOutput:
         how = self._preprocessing
@@ -51,7 +51,7 @@ class OnnxClassifier(Answering):
             raise self._unfit(f"{type(error).__name__}: {error}") from error
         shapes = ((len(images), len(self.classes)), (len(images),), (len(images), len(self.cells)))
         if tuple(array.shape for array in arrays) != shapes:
-            raise self._unfit("its outputs have other shapes than its description says")
+            raise self._unfit("its outputs do not fit its description")
         return ModelOutput(*arrays)
 
     def _unfit(self, reason: str) -> UserError:

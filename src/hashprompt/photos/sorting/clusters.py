@@ -4,7 +4,7 @@ import numpy as np
 
 MIN_SIZE = 5  # photos that make a cluster
 NEIGHBOURS = 3  # that a photo must be near to, to be in a cluster
-DIRECTIONS = 32  # distances in more of them tell less
+DIRECTIONS = 32  # more of them add noise
 MAX_SAMPLE = 4000  # photos that are clustered at once: their distances take 128 MB
 CHUNK = 1024
 

@@ -63,7 +63,7 @@ class StoredSort(Schema):
     move: bool
     sure: float
     unknown_threshold: float
-    first_group: Count
+    first_cluster: Count
 
 
 class SortedFolder(Schema):
@@ -131,7 +131,7 @@ class SortFolder:
         except FileNotFoundError:
             remove_file(self._state(DECISIONS))  # of a sort that was killed while it tidied up
             return write_json(self._state(JOB), sort)
-        if any(begun[k] != v for k, v in sort.items() if k not in ("version", "first_group")):
+        if any(begun[k] != v for k, v in sort.items() if k not in ("version", "first_cluster")):
             raise UserError(
                 f"An unfinished sort of {begun['inbox']} is in {self.folder}. Finish it first with "
                 "the same command and backbone, or choose another folder."

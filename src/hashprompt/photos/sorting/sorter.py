@@ -14,7 +14,7 @@ import numpy as np
 from hashprompt.data.reading.folders import images_below
 from hashprompt.data.reading.images import SUFFIXES, UnreadableImage, read_image
 from hashprompt.errors import UserError
-from hashprompt.photos.answers import Answer, Answering, refuse_bad_question
+from hashprompt.photos.answers import Answer, Answering, check_arguments
 from hashprompt.photos.inputs.predict_inputs import InputImage, InputLoader
 from hashprompt.photos.sorting.clusters import MAX_SAMPLE, Clusters
 from hashprompt.photos.sorting.journal import (
@@ -49,8 +49,8 @@ class SortResult:
     folder: Path
     classes: dict[str, int]  # by folder
     unsure: int
-    groups: dict[str, int]  # clusters, by folder
-    alone: int  # unknown, and in no cluster
+    clusters: dict[str, int]  # by folder
+    unclustered: int  # unknown, and in no cluster
     errors: tuple[tuple[str, str], ...]  # the first of those that cannot be read, and why
     unreadable: int
     table: Path
@@ -59,13 +59,13 @@ class SortResult:
     model: Path | None = None  # the classifier
 
     def text(self) -> str:
-        clusters = counted(len(self.groups), "cluster", "clusters")
+        clusters = counted(len(self.clusters), "cluster", "clusters")
         classes = counted(len(self.classes), "class", "classes")
         counts = {
             f"into {classes}": sum(self.classes.values()),
             "unsure": self.unsure,
-            f"into {clusters}": sum(self.groups.values()),
-            "without a cluster": self.alone,
+            f"into {clusters}": sum(self.clusters.values()),
+            "without a cluster": self.unclustered,
             "there already": self.there,
         }
         done = ", ".join(f"{number:,} {where}" for where, number in counts.items() if number)
@@ -77,7 +77,7 @@ class SortResult:
             kinds = ", ".join(SUFFIXES[:4])
             lines = [f"Nothing to sort: there is no photo ({kinds} …) in the inbox."]
         lines.append(f"All decisions: {self.table}")
-        if self.groups:
+        if self.clusters:
             lines.append(
                 "Look at the contact sheet of each cluster (.jpg), rename its folder to a class, "
                 f"correct mistakes, then: hashprompt learn {self.model or 'MODEL'} {self.folder}"
@@ -136,7 +136,7 @@ class Sorter:
         Args:
             threshold: photos whose `unknown` is higher are clustered.
         """
-        refuse_bad_question(threshold)
+        check_arguments(threshold)
         store = classifier.store
         asked = {"model": str(store.folder.resolve()), "version": store.current()}
 
@@ -171,27 +171,27 @@ class Sorter:
         in_use = f"Another process is sorting into {self.into}. Try again later."
         with locked(self.target.folder, lambda: in_use):
             has_model = asked["model"] is not None
-            prefix = "unknown" if has_model else "group"
+            prefix = "unknown" if has_model else "cluster"
             given = {
                 **asked,
                 "inbox": str(self.inbox),
                 "copies": self.target.copy,
                 "move": self.target.move,
                 "sure": self.sure,
-                "first_group": self._free_group(prefix),
+                "first_cluster": self._free_number(prefix),
             }
             begun = self.target.begin(given)
             classes, model = opened(begun["version"])
-            others = ["unsure", "unknown" if has_model else "alone"]
-            *named, unsure, alone = folder_names([*classes, *others])
+            others = ["unsure", "unknown" if has_model else "unclustered"]
+            *named, unsure, unclustered = folder_names([*classes, *others])
             folders = dict(zip(classes, named, strict=True))
-            self.target.leave_out([unsure, alone])
+            self.target.leave_out([unsure, unclustered])
             present = self.target.resume()
             # Photos that have come since clusters were made are for the next sort.
             if not any(row.clustered for row in self.target.decisions()):
                 self._decide(cache(model), asked["unknown_threshold"], folders, unsure, present)
-            names = _group_names(prefix, begun["first_group"], named)
-            return self._finish(folders, unsure, alone, self._cluster(names, alone))
+            names = _cluster_names(prefix, begun["first_cluster"], named)
+            return self._finish(folders, unsure, unclustered, self._cluster(names, unclustered))
 
     # The steps. ----------------------------------------------------------------------------
 
@@ -246,12 +246,12 @@ class Sorter:
             return replace(known, feature=encode_feature(feature))
         return replace(known, folder=folders[label] if answer.confidence >= self.sure else unsure)
 
-    def _cluster(self, names: Iterator[str], alone: str) -> dict[str, int]:
+    def _cluster(self, names: Iterator[str], unclustered: str) -> dict[str, int]:
         """Put unknown photos into clusters, with a sheet each; how many are in each.
 
         Args:
             names: of folders for clusters.
-            alone: the folder of photos that are in none.
+            unclustered: the folder of photos that are in none.
         """
         target = self.target
         total = sum(1 for _ in self._unknown())
@@ -260,10 +260,10 @@ class Sorter:
         chosen = set(np.linspace(0, total - 1, min(total, MAX_SAMPLE)).astype(int).tolist())
         sample = [decode_feature(d.feature) for i, d in enumerate(self._unknown()) if i in chosen]
         clusters = Clusters(np.stack(sample))
-        folders = [*islice(names, len(clusters)), alone]  # of the label -1 too
+        folders = [*islice(names, len(clusters)), unclustered]  # of the label -1 too
         target.leave_out(folders)
         done = {decision.photo: decision for decision in target.decisions() if decision.clustered}
-        files: dict[str, list[Path]] = {alone: []}
+        files: dict[str, list[Path]] = {unclustered: []}
         waiting = self._unknown()
         while rows := list(islice(waiting, AT_ONCE)):
             labels = clusters.of(np.stack([decode_feature(row.feature) for row in rows]))
@@ -273,10 +273,10 @@ class Sorter:
                     new = replace(row, folder=folders[label], feature="", clustered=True)
                     put = target.settle(new)
                 files.setdefault(str(put.folder), []).append(target.folder / put.put)
-        shown = sorted(files.keys() - {alone})
+        shown = sorted(files.keys() - {unclustered})
         for folder in shown:
             self._write_sheet(folder, files[folder])
-        return {folder: len(files[folder]) for folder in (*shown, alone)}
+        return {folder: len(files[folder]) for folder in (*shown, unclustered)}
 
     def _write_sheet(self, folder: str, files: list[Path]) -> None:
         from hashprompt.data.checking.contact_sheet import photo_sheet  # imports torch
@@ -292,7 +292,7 @@ class Sorter:
         write_atomically(inside(self.target.folder, f"{folder}.jpg"), sheet)
 
     def _finish(
-        self, folders: dict[str, str], unsure: str, alone: str, groups: dict[str, int]
+        self, folders: dict[str, str], unsure: str, unclustered: str, clusters: dict[str, int]
     ) -> SortResult:
         decisions = self.target.decisions
         counts = Counter(d.folder for d in decisions() if not (d.there or d.clustered))
@@ -307,8 +307,8 @@ class Sorter:
             self.into,
             {folder: counts[folder] for folder in folders.values() if counts[folder]},
             counts[unsure],
-            {name: count for name, count in groups.items() if name != alone},
-            groups.get(alone, 0),
+            {name: count for name, count in clusters.items() if name != unclustered},
+            clusters.get(unclustered, 0),
             tuple(errors[:MAX_ERRORS]),
             len(errors),
             self.into / self.target.write_table().name,
@@ -329,14 +329,14 @@ class Sorter:
     def _unknown(self) -> Iterator[Decision]:
         return (decision for decision in self.target.decisions() if decision.feature)
 
-    def _free_group(self, prefix: str) -> int:
+    def _free_number(self, prefix: str) -> int:
         """The first number from which no cluster is there yet."""
         paths = self.into.iterdir() if self.into.is_dir() else ()
         found = (re.fullmatch(rf"{prefix}-([0-9]{{1,9}})(\.jpg)?", path.name) for path in paths)
         return max((int(match[1]) for match in found if match), default=0) + 1
 
 
-def _group_names(prefix: str, first: int, classes: Iterable[str]) -> Iterator[str]:
+def _cluster_names(prefix: str, first: int, classes: Iterable[str]) -> Iterator[str]:
     """Names of folders for clusters, none of them that of a class."""
     taken = {name.casefold() for name in classes}
     names = (f"{prefix}-{number:02d}" for number in count(first))

@@ -49,7 +49,7 @@ class ClassifierConfig:
     def new(
         cls, backbone: LoadedBackbone, options: Mapping[str, Any], seed: int
     ) -> "ClassifierConfig":
-        """Choices for a new classifier; what the user says goes first."""
+        """Choices for a new classifier; what the user sets goes first."""
         size = {"image_size": backbone.preprocessing.image_size}
         return cls(new_options({**size, **options}), seed, backbone)
 

@@ -147,7 +147,7 @@ class SLDC(AlignedTuning[SLDCConfig]):
     # The refined head. ---------------------------------------------------------------------
 
     def align_options(self) -> dict[str, Any]:
-        size = max(1, 32 * len(self.gaussians) // 10)
+        size = max(1, 32 * len(self.cells.label) // 10)
         own = {"optimizer": "adam", "schedule": falling_to(0.1)}
         return {"batch_size": size, "jitter": self.config.jitter, **own}
 

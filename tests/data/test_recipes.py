@@ -231,7 +231,7 @@ def test_recipes_are_told_apart_in_the_protocol() -> None:
 @pytest.mark.parametrize("center", [5e-324, 1e-300, 1e-9, 0.05])
 def test_a_centre_that_would_need_a_vast_image_is_refused(center: float) -> None:
     large = replace(WEIGHTS, image_size=224)
-    with pytest.raises(UserError, match=r"center=\S+ is too small.* Use 0\.06 or more"):
+    with pytest.raises(UserError, match=r"center=\S+ would resize.* Use 0\.06 or more"):
         make_views("weights", "glyphs", large, True, center=center)
     make_views("weights", "glyphs", large, True, center=0.06)
 

@@ -45,7 +45,7 @@ class Metadata(BaseModel):
 
 
 def build(
-    architecture: str | None, weights: Weights, path: Path, told: Metadata | None
+    architecture: str | None, weights: Weights, path: Path, metadata: Metadata | None
 ) -> "tuple[ViT, dict[str, Any]]":
     """The model of a file with its weights, and its preprocessing under timm's names.
 
@@ -53,17 +53,17 @@ def build(
 
     Args:
         architecture: timm's name; None to take it from the file.
-        told: metadata of the file, or of a stored classifier.
+        metadata: of the file, or of a stored classifier.
     """
-    if told is not None:
+    if metadata is not None:
         try:
             with torch.device("meta"):
-                plain = PlainViT(told.architecture)
+                plain = PlainViT(metadata.architecture)
         except (ValueError, RuntimeError) as error:
-            sizes = told.architecture.model_dump()
+            sizes = metadata.architecture.model_dump()
             raise UserError(f"{path} names sizes that no ViT has: {sizes}.") from error
         load_strictly(plain, weights, path)
-        return plain, told.model_dump(exclude={"architecture"})
+        return plain, metadata.model_dump(exclude={"architecture"})
     import timm
 
     if architecture is not None and not timm.is_model(architecture):
@@ -143,7 +143,7 @@ def _create(name: str) -> Any:
         with suppress(TypeError):  # not a ViT
             return timm.create_model(name, num_classes=0, weight_init="skip")
         return timm.create_model(name, num_classes=0)
-    except (RuntimeError, TypeError) as error:  # a tag that nobody published
+    except (RuntimeError, TypeError) as error:  # an unknown tag
         reason = shortened(error, 200)
         raise UserError(f"timm cannot build `{shortened(name)}`: {reason}.") from error
 
@@ -152,13 +152,13 @@ def own_metadata(weights: Weights, path: Path) -> Metadata | None:
     """The metadata of a file, None if there is none of ours."""
     try:
         keys = [key for key in Metadata.model_fields if key in weights.metadata]
-        told = {key: json.loads(weights.metadata[key]) for key in keys}
+        metadata = {key: json.loads(weights.metadata[key]) for key in keys}
     except (ValueError, RecursionError):  # fields of another program
         return None
-    if not isinstance(told.get("architecture"), dict):
+    if not isinstance(metadata.get("architecture"), dict):
         return None
     try:
-        return Metadata(**told)
+        return Metadata(**metadata)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         field = ".".join(map(str, problem["loc"]))

@@ -116,7 +116,7 @@ def find_file(name: str) -> Path | None:
 
 def obtain(name: str, may_download: bool = True) -> Path:
     """The file of a checkpoint of the catalogue, downloaded if it is not on this machine."""
-    from hashprompt.storage.download import DownloadError, download  # not for names alone
+    from hashprompt.storage.download import DownloadError, download  # not needed for names
 
     if path := find_file(name):
         return path
@@ -133,7 +133,7 @@ def obtain(name: str, may_download: bool = True) -> Path:
 
 
 def must_be_typed(name: str, url: str) -> str:
-    """The message for weights that only a stored folder names: it may be a stranger's."""
+    """The message for weights that only a stored folder names: its origin is unknown."""
     return (
         f"Its backbone `{name}` is not on this machine, and nothing is downloaded because a folder "
         f"names it. To download it from {url}, give `--backbone {name}` (in Python "

@@ -149,7 +149,7 @@ class Backbone(nn.Module):
             x = x[:, 0] if read == "cls" else x[:, length:]
         x = edited(inject, "norm", x, self.vit.norm(x)) if norm else x
         if 0 in blocks and not torch.compiler.is_compiling():  # an export is no pass
-            # The graph tells a training pass from an evaluation pass.
+            # A training pass has a graph, an evaluation pass has none.
             self.passes[f"{inject.kind}+grad" if x.requires_grad else inject.kind] += len(tokens)
         return x.mean(1) if read == "tokens" else x
 
@@ -248,7 +248,7 @@ def _attend(
     def split_heads(y: Tensor) -> Tensor:
         return y.unflatten(-1, (attn.num_heads, attn.head_dim)).transpose(1, 2)
 
-    if kept.stop is not None and f"{name}.qkv" not in inject.edits:  # queries of CLS alone
+    if kept.stop is not None and f"{name}.qkv" not in inject.edits:  # only the query of CLS
         width = attn.attn_dim
         weight, bias = attn.qkv.weight, attn.qkv.bias
         q = F.linear(x[:, kept], weight[:width], None if bias is None else bias[:width])

@@ -45,13 +45,13 @@ def load_backbone(
 
 
 def _load(
-    name: str, named: str | None, path: Path, image_size: int | None, told: Metadata | None
+    name: str, named: str | None, path: Path, image_size: int | None, metadata: Metadata | None
 ) -> LoadedBackbone:
     entry = CATALOGUE.get(named or "")
     weights = read_weights(path)
     if named is None:
-        told = own_metadata(weights, path) or told
-    vit, config = build(entry.architecture if entry else named, weights, path, told)
+        metadata = own_metadata(weights, path) or metadata
+    vit, config = build(entry.architecture if entry else named, weights, path, metadata)
     if named == name:  # downloaded under it
         check_unchanged(path)
     normalize = entry.normalize if entry else weights.normalize

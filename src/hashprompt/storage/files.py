@@ -148,7 +148,7 @@ def write_atomically(target: Target, content: bytes) -> None:
             _check_regular(target, os.stat(target))  # `--csv /dev/stdout`
         temporary = temporary_name(target)
         try:
-            # Exclusive: neither a link nor a file that somebody put there is written through.
+            # Exclusive: an existing link or file is not written through.
             with open(temporary, "xb") as file:
                 file.write(content)
                 file.flush()

@@ -46,7 +46,7 @@ def load_cub_lamda(root: Path, options: StreamOptions, track: Track = untracked)
     return replace(source, name="split-cub200-lamda", split="lamda")
 
 
-# ImageNet-R: 200 classes in many styles. It has no split of its own, so every paper made one.
+# ImageNet-R: 200 classes in many styles. It has no official split, so every paper made one.
 
 R_FOLDER = "imagenet-r"
 R_LISTS: dict[Part, str] = {"train": "imagenet-r_train.yaml", "test": "imagenet-r_test.yaml"}

@@ -108,8 +108,8 @@ def main() -> None:
     args = parser.parse_args()
     options = {"backbone": args.weights, "image_size": args.image_size}
     options = {name: value for name, value in options.items() if value is not None}
-    # Files are named alone: where they lie is nobody's business.
-    told = {**options, "backbone": args.weights and Path(args.weights).name}
+    # Without the folders of this machine.
+    stored = {**options, "backbone": args.weights and Path(args.weights).name}
     rows: list[dict[str, Any]] = []
     for seed in args.seeds:
         for shots in args.shots:
@@ -123,7 +123,7 @@ def main() -> None:
                     found = regression(photos, test, options)
                 rows.append({**about, "system": system, **found})
                 print(json.dumps(rows[-1]), flush=True)
-                args.out.write_text(json.dumps({"options": told, "rows": rows}, indent=1) + "\n")
+                args.out.write_text(json.dumps({"options": stored, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -53,18 +53,18 @@ def learn(photos: Photos, test: Photos, options: dict[str, Any], seed: int) -> l
     rows: list[dict[str, Any]] = []
     between, known = TrainingGain.between, set[str]()
 
-    def told(looked: Any, held_out: Any) -> TrainingGain:
+    def record(looked: Any, held_out: Any) -> TrainingGain:
         gain = between(looked, held_out)
-        asked = [pair for pair in test if pair[1] in known]
+        tested = [pair for pair in test if pair[1] in known]
         counts = {"tested": gain.tested, "right": gain.fixed, "wrong": gain.broken}
-        rows.append({**counts, "look": accuracy(classifier, asked)})
+        rows.append({**counts, "look": accuracy(classifier, tested)})
         return gain
 
     for part in np.array_split(sorted({label for _, label in photos}), 2):
         known.update(part)
         files, labels = map(list, zip(*(p for p in photos if p[1] in part), strict=True))
         with (
-            patch.object(TrainingGain, "between", told),
+            patch.object(TrainingGain, "between", record),
             patch.object(TrainingGain, "is_kept", True),
         ):
             classifier.learn(files, labels, report=False, quiet=True)

@@ -271,7 +271,7 @@ TABLES: dict[str, Callable[[str, str], str]] = {
 
 
 def renewed(page: str) -> str:
-    """A page with its tables made anew."""
+    """A page with its tables recomputed."""
 
     def block(found: re.Match[str]) -> str:
         begin, source, what, end = found.groups()

@@ -21,7 +21,7 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 WIDE, NARROW, PATIENCE = 1200, 390, 1_800_000  # pixels, pixels, milliseconds
-EACH = 20  # photos of a class to teach; others are asked about
+EACH = 20  # photos of a class to teach; the others are sent as requests
 
 
 @contextmanager

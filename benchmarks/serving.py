@@ -40,7 +40,7 @@ CLOSE = 1e-4  # probabilities: batches of other sizes are rounded otherwise
 
 
 @dataclass(frozen=True)
-class Asked:
+class Answered:
     """One question and its answer."""
 
     photo: Path
@@ -92,7 +92,7 @@ class Load:
 
     def __init__(self, server: Server, photos: list[Path], questions: int, seed: int) -> None:
         self.server, self.photos, self.left, self.seed = server, photos, questions, seed
-        self.asked: list[Asked] = []
+        self.answered: list[Answered] = []
         self.errors: list[str] = []
         self.learning = False
         self._lock = threading.Lock()
@@ -109,9 +109,9 @@ class Load:
                     )
                     seconds = time.perf_counter() - started
                     answer.raise_for_status()
-                    told = answer.json()
-                    (one,) = told["answers"]
-                    self.asked.append(Asked(photo, seconds, told["version"], one, learning))
+                    reply = answer.json()
+                    (one,) = reply["answers"]
+                    self.answered.append(Answered(photo, seconds, reply["version"], one, learning))
                 except Exception as error:
                     self.errors.append(repr(error))
 
@@ -140,17 +140,17 @@ def teach(server: Server, lesson: dict[str, list[Path]]) -> None:
     server.client.post("/api/teach", files=files).raise_for_status()
 
 
-def different(asked: list[Asked], folder: Path) -> list[str]:
+def different(answers: list[Answered], folder: Path) -> list[str]:
     """Answers that are not those of the command line, by the same version."""
     found = []
-    for version in sorted({one.version for one in asked}):
-        own = [one for one in asked if one.version == version]
+    for version in sorted({one.version for one in answers}):
+        own = [one for one in answers if one.version == version]
         photos = sorted({one.photo for one in own})
         command = [*COMMAND, "predict", str(folder), *map(str, photos), "--json"]
-        told = subprocess.run(
+        reply = subprocess.run(
             [*command, "--version", str(version)], capture_output=True, text=True, check=True
         )
-        expected = {answer["name"]: answer for answer in json.loads(told.stdout)}
+        expected = {answer["name"]: answer for answer in json.loads(reply.stdout)}
         for one in own:
             other = expected[str(one.photo)]
             apart = max(
@@ -215,25 +215,25 @@ def measure(args: argparse.Namespace, place: Path) -> dict[str, Any]:
         seconds, after = time.perf_counter() - started, server.memory()
         while server.is_learning():
             time.sleep(0.5)
-        alone = Load(server, photos, args.alone, 2)
-        alone.run(1, [])
+        single = Load(server, photos, args.single, 2)
+        single.run(1, [])
     finally:
         server.stop()
-    plain = plain_forward(backbone, size, [one.photo for one in alone.asked])
-    wrong = different([*load.asked, *alone.asked], folder)
-    one, bare = statistics.median([a.seconds for a in alone.asked]), statistics.median(plain)
+    plain = plain_forward(backbone, size, [one.photo for one in single.answered])
+    wrong = different([*load.answered, *single.answered], folder)
+    one, bare = statistics.median([a.seconds for a in single.answered]), statistics.median(plain)
     return {
         "backbone": Path(backbone).name,
         "image_size": size,
         "clients": args.clients,
         "questions": args.questions,
-        "errors": len(load.errors) + len(warm.errors) + len(alone.errors),
+        "errors": len(load.errors) + len(warm.errors) + len(single.errors),
         "different_answers": len(wrong),
-        "versions": sorted({a.version for a in load.asked}),
+        "versions": sorted({a.version for a in load.answered}),
         "seconds": round(seconds, 1),
-        "while_learning": latency([a.seconds for a in load.asked if a.learning]),
-        "while_not_learning": latency([a.seconds for a in load.asked if not a.learning]),
-        "all": latency([a.seconds for a in load.asked]),
+        "while_learning": latency([a.seconds for a in load.answered if a.learning]),
+        "while_not_learning": latency([a.seconds for a in load.answered if not a.learning]),
+        "all": latency([a.seconds for a in load.answered]),
         "memory_mb": {"before": round(before, 1), "after": round(after, 1)},
         "one_photo": {
             "served_p50_ms": round(1000 * one, 2),
@@ -253,7 +253,7 @@ def main() -> None:
     parser.add_argument("--backbone")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--questions", type=int, default=2000)
-    parser.add_argument("--alone", type=int, default=100, help="questions of one client alone")
+    parser.add_argument("--single", type=int, default=100, help="requests of a single client")
     parser.add_argument("--different", type=int, default=200, help="photos to choose from")
     parser.add_argument("--lessons", type=int, default=4)
     parser.add_argument("--effort", default="quick")

@@ -40,7 +40,7 @@ Site = tuple[Callable[[], Injection], dict[str, Hook], list[nn.Parameter]]
 
 
 class OneTask:
-    """A task of made-up images, enough for the learner to grow."""
+    """A task of made-up images, enough for a model."""
 
     def __init__(self, index: int, classes: tuple[int, ...], dim: int) -> None:
         self.index, self.classes = index, classes
@@ -62,7 +62,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def learner(backbone: Backbone, device: torch.device) -> tuple[Hash, OneTask]:
+def make_model(backbone: Backbone, device: torch.device) -> tuple[Hash, OneTask]:
     """Hash with five tasks behind it, about to learn the sixth."""
     method = Hash(HashConfig(), backbone).to(device)
     for index in range(6):
@@ -114,12 +114,12 @@ def adapters(backbone: Backbone, width: int = 64) -> Site:
         entered[:] = [given[0]]
         return out
 
-    def add(beside: nn.Module) -> Hook:
-        return lambda _, given, out: out + 0.1 * beside(entered[0])
+    def add(added: nn.Module) -> Hook:
+        return lambda _, given, out: out + 0.1 * added(entered[0])
 
     hooks: dict[str, Hook] = {f"blocks.{i}.norm2": read for i in range(backbone.depth)}
-    hooks |= {f"blocks.{i}.mlp": add(beside) for i, beside in enumerate(theirs)}
-    trained = [*ours.parameters(), *(p for beside in theirs for p in beside.parameters())]
+    hooks |= {f"blocks.{i}.mlp": add(added) for i, added in enumerate(theirs)}
+    trained = [*ours.parameters(), *(p for added in theirs for p in added.parameters())]
     return ours.inject, hooks, trained
 
 
@@ -185,7 +185,7 @@ def main() -> None:
     backbone = loaded.model.to(device)
     sizes = {**backbone.vit.sizes, "img_size": loaded.preprocessing.image_size}
     vit = VisionTransformer(**sizes, num_classes=0).eval().to(device)
-    method, task = learner(backbone, device)
+    method, task = make_model(backbone, device)
     wtp = next(p for p in method.phases(task) if p.name == "wtp")
     optimizer = make_optimizer(wtp)
     size = loaded.preprocessing.image_size

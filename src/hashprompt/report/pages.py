@@ -44,7 +44,7 @@ def _environment() -> "Environment":
 
 
 def _shown(value: Any) -> Any:
-    """Whatever a template shows: text is `visible`, what is HTML already is left alone."""
+    """Whatever a template shows: text is `visible`, HTML is left unchanged."""
     return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 

@@ -73,8 +73,8 @@ class Grid(Options):
         found = {}
         for (name, row), values in product(rows.items(), product(*self.vary.values())):
             change = dict(zip(self.vary, values, strict=True))
-            told = "".join(f", {option}={value}" for option, value in change.items())
-            found[name + told] = row.model_copy(update={"options": {**row.options, **change}})
+            suffix = "".join(f", {option}={value}" for option, value in change.items())
+            found[name + suffix] = row.model_copy(update={"options": {**row.options, **change}})
         return found
 
     def runs(

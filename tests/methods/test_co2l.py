@@ -104,13 +104,6 @@ def test_the_loss_of_a_step(classes: tuple[int, ...]) -> None:
     close(found["relations"], torch.tensor(0.6 * change), rtol=1e-4, atol=1e-4)
 
 
-def test_the_first_task_has_no_teacher() -> None:
-    method, (task,) = rehearsed("co2l", (0, 1))
-    method.teacher.take({n: v[:0] for n, v in method.teacher.tensors().items()})
-    batch, _ = next(batches_of(method.phases(task)[0], task))
-    assert set(method.phases(task)[0].step(batch)) == {"contrast"}
-
-
 def test_the_classifier_sees_every_class_as_often_on_frozen_features() -> None:
     method, (_, task) = rehearsed("co2l", (0, 1), (2, 3), buffer_per_class=1)
     # In the memory one image of each old class (and of new ones, already), six new ones of each.

@@ -1,4 +1,4 @@
-"""Values that methods store on a ViT-B for 10 tasks of 10 classes, and options that do not fit."""
+"""Values that methods store on a ViT-B for 10 tasks of 10 classes, misfits, and sources."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 from fakes import make, prompt_machinery
 
 from hashprompt.errors import UserError
+from hashprompt.methods import METHODS
 
 ADAPTERS = 12 * (769 * 64 + 65 * 768)  # 1,189,632, as published
 PROJECTION = 768 * 384 + 384 + 384 * 192 + 192
@@ -70,3 +71,10 @@ def test_options_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises((UserError, ValueError), match=message):
         make(method, **options)
+
+
+def test_every_published_method_names_its_paper_by_a_link_or_its_code() -> None:
+    ours = {"averaged-prompt", "gaussian-head", "linear-probe", "finetune", "joint"}
+    for name, method in METHODS.items():
+        info = method.info
+        assert name in ours or (info.paper and (info.paper_url or info.code_url)), name

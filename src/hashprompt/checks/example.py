@@ -121,13 +121,13 @@ class Example:
         decay = {name: value for name, value in DECAY.items() if name in known}
         chosen = {**small, **QUICK, **epochs, **decay, **kept, **(options or {})}
         self.plan = make_plan(method, stream, "nano", 0, preset, chosen)
-        loaded = benchmark.prepare(self.plan)
-        self.stream, self.backbone, self.fabric = loaded.stream, loaded.backbone, loaded.fabric
+        self.loaded = benchmark.prepare(self.plan)
+        self.stream, self.backbone = self.loaded.stream, self.loaded.backbone
         self.vit_before = weights_hash(self.backbone.model.vit)
         self.recorder, self.watch = Recorder(), Watch()
         self.trainer = self.make_trainer(self.recorder, self.watch)
         self.method = self.trainer.method
-        self.widths: list[int] = []  # number of classes it could answer after each task
+        self.widths: list[int] = []  # number of outputs after each task
         self.trainer.callbacks.add(_Widths(self))
         self.log = self.trainer.fit()
 
@@ -139,16 +139,8 @@ class Example:
     def make_trainer(self, checkpoints: Recorder, *callbacks: Callback) -> Trainer:
         """The same run, from the start or from what the checkpoints hold."""
         self.backbone.model.passes.clear()
-        trainer = Trainer(
-            self.make_method(),
-            self.stream,
-            self.backbone,
-            self.plan.run_options,
-            self.fabric,
-            Recorder.folder,
-            self.plan.seed,
-            callbacks,
-        )
+        run = replace(self.loaded, method=self.make_method())
+        trainer = run.trainer(Recorder.folder, callbacks)
         trainer.state.checkpoints = checkpoints  # type: ignore[assignment]
         return trainer
 

@@ -83,11 +83,11 @@ def register(name: str, **info: Any) -> Callable[[C], C]:
 def _add(method: RegisteredMethod) -> None:
     if not method.config.__name__.endswith("Config"):
         raise UserError(
-            f"`{method.config.__name__}` are the options of method `{method.name}`: end its name "
-            "with Config. The class of the method has the same name without it."
+            f"Rename the options `{method.config.__name__}` of method `{method.name}` to the name "
+            "of its class, followed by Config."
         )
     there = METHODS.get(method.name)
-    if there is not None and there.place != method.place:  # the same class, reloaded, is welcome
+    if there is not None and there.place != method.place:  # the same class may be reloaded
         raise UserError(
             f"`{method.name}` is the name of a method already ({there.place}). Register "
             f"{method.place} under another name."
@@ -95,8 +95,8 @@ def _add(method: RegisteredMethod) -> None:
     for kind, group in (("stream", StreamOptions), ("run", RunOptions)):
         for option in method.config.model_fields.keys() & group.model_fields.keys():
             raise UserError(
-                f"The option `{option}` of method `{method.name}` is called like an option of the "
-                f"{kind}: one value would set both. Give it another name."
+                f"Rename the option `{option}` of method `{method.name}`: it is also an option of "
+                f"the {kind}."
             )
     METHODS[method.name] = method
 

@@ -16,18 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
+from hashprompt.methods import base
 from hashprompt.methods.averaged_prompt.config import AveragedPromptConfig
-from hashprompt.methods.base import (
-    Batch,
-    Losses,
-    Method,
-    ParamGroup,
-    Phase,
-    Prediction,
-    TaskView,
-    blocks_of,
-    training_phase,
-)
+from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.cut_mix import cut_mix
 from hashprompt.parts.discriminant import Discriminant
@@ -36,10 +27,10 @@ from hashprompt.parts.gaussians import ClassGaussians, StoredClasses
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 
 HEAD_LR_SCALE = 0.1  # learning rate of the head over that of the prompt
-CLIP = 1.0  # largest gradient norm
+CLIP = 1.0  # maximum gradient norm
 
 
-class AveragedPrompt(Method[AveragedPromptConfig]):
+class AveragedPrompt(base.Method[AveragedPromptConfig]):
     """One prompt averaged over tasks, drift compensation, a discriminant, one pass."""
 
     stores = "prompts: prompt average; statistics: gaussians"
@@ -47,7 +38,7 @@ class AveragedPrompt(Method[AveragedPromptConfig]):
 
     def __init__(self, config: AveragedPromptConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.blocks = blocks_of(config.layers, backbone)
+        self.blocks = base.blocks_of(config.layers, backbone)
         shape = len(self.blocks), 2, config.prompt_length, backbone.dim
         self.prompt = nn.Parameter(torch.empty(shape).uniform_(-1, 1))  # p_t, in training
         # (1, …) p̄, in use; (0, …) until a prompt was trained
@@ -116,7 +107,8 @@ class AveragedPrompt(Method[AveragedPromptConfig]):
         prompt = ParamGroup([self.prompt], lr)
         head = ParamGroup(self.head.parameters(), lr * HEAD_LR_SCALE)
         # The order decides the last bit of the gradient norm, and so all later digits.
-        return training_phase(config, step, head, prompt, clip=CLIP, seed_key="wtp")
+        groups = head, prompt
+        return base.training_phase(config, step, *groups, clip=CLIP, seed_key="wtp")
 
     @torch.no_grad()
     def update_average(self, task: TaskView) -> None:

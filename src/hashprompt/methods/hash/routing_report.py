@@ -63,7 +63,7 @@ def routing_measures(routing: Routing, labels: Tensor, delta: float) -> dict[str
         favourite_share: of the images that choose the expert most chosen.
         favourites_share: of all choices that fall on the k experts most chosen; 1: all images
             choose the same ones.
-        usage_entropy: of the experts' shares of all choices, 1 is even use.
+        usage_entropy: of the experts' shares of all choices, 1 if balanced.
         delta_over_spread: δ ÷ standard deviation of an image's scores over the experts; 0 if
             they are all equal.
     """

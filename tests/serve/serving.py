@@ -3,6 +3,10 @@
 import io
 import os
 import queue
+import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 import zipfile
@@ -112,6 +116,26 @@ def serving(
     where: Any = {"base_url": "http://127.0.0.1:8765", "raise_server_exceptions": False}
     with service.running(), TestClient(create_app(service), **where) as client:
         yield client
+
+
+class ServerProcess:
+    """`hashprompt serve` in a process of its own, on a free port."""
+
+    def __init__(self, folder: Path, log: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "hashprompt", "serve", str(folder), "--port", "0"]
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [*command, *options], stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        assert self.process.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+", self.process.stdout.readline())
+        assert found, log.read_text()
+        self.address = found[0]
+        self.client = httpx.Client(base_url=self.address, timeout=PATIENCE)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        self.process.send_signal(how)
+        self.process.wait(PATIENCE)
 
 
 def png(label: int = 0, seed: int = 0, side: int = 32) -> bytes:

@@ -41,14 +41,16 @@ def test_answers_are_those_of_predict(serve: Serve, zoo: Path) -> None:
         assert list(answer["probabilities"]) == list(shown["probabilities"])
 
 
-def test_unsure_is_what_is_known_but_not_likely(serve: Serve, zoo: Path) -> None:
-    for sure, expected in ((0.0, False), (1.5, True)):
-        client = serve(zoo, sure=sure, unknown_threshold=1.0, read_only=True)
-        (answer,) = ask(client, ("x.png", png(5)))["answers"]
-        assert (answer["unsure"], answer["is_unknown"]) == (expected, False)
-    client = serve(zoo, sure=1.5, unknown_threshold=0.0, read_only=True)
+@pytest.mark.parametrize(
+    ("sure", "threshold", "expected"),
+    [(0.0, 1.0, (False, False)), (1.5, 1.0, (True, False)), (1.5, 0.0, (False, True))],
+)
+def test_unsure_is_what_is_known_but_not_likely(
+    serve: Serve, zoo: Path, sure: float, threshold: float, expected: tuple[bool, bool]
+) -> None:
+    client = serve(zoo, sure=sure, unknown_threshold=threshold, read_only=True)
     (answer,) = ask(client, ("x.png", png(5)))["answers"]
-    assert (answer["unsure"], answer["is_unknown"]) == (False, True)
+    assert (answer["unsure"], answer["is_unknown"]) == expected
 
 
 def test_a_broken_photo_has_an_error_and_the_others_are_answered(serve: Serve, zoo: Path) -> None:

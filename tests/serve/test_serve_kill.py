@@ -3,10 +3,7 @@
 import json
 import os
 import random
-import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -15,37 +12,30 @@ from pathlib import Path
 import httpx
 import pytest
 from pictures import NAMES
-from serving import PATIENCE, class_folders, files_below, numbered, png, pngs, until, wait_for
+from serving import (
+    PATIENCE,
+    ServerProcess,
+    class_folders,
+    files_below,
+    numbered,
+    png,
+    pngs,
+    until,
+    wait_for,
+)
 
 from hashprompt import ContinualClassifier
 
 SETTINGS = ["epochs=2", "batch_size=8", "checkpoint_minutes=0"]
 
 
-class Killable:
-    """`hashprompt serve` in a process of its own."""
-
-    def __init__(self, folder: Path, log: Path) -> None:
-        options = [part for setting in SETTINGS for part in ("--set", setting)]
-        command = [sys.executable, "-m", "hashprompt", "serve", str(folder), "--port", "0"]
-        with log.open("ab") as errors:
-            self.process = subprocess.Popen(
-                [*command, "--backbone", "nano", "--effort", "quick", "--keep-unsure", *options],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-        assert self.process.stdout is not None
-        found = re.search(r"http://\S+/", self.process.stdout.readline())
-        assert found, log.read_text()
-        self.client = httpx.Client(base_url=found[0], timeout=PATIENCE)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+def started(folder: Path, log: Path) -> ServerProcess:
+    options = [part for setting in SETTINGS for part in ("--set", setting)]
+    options += ["--backbone", "nano", "--effort", "quick", "--keep-unsure"]
+    return ServerProcess(folder, log, *options)
 
 
-def disturb(server: Killable, rng: random.Random, errors: list[str]) -> None:
+def disturb(server: ServerProcess, rng: random.Random, errors: list[str]) -> None:
     """Ask and teach until the server is gone."""
     with suppress(httpx.HTTPError):
         while True:
@@ -84,7 +74,7 @@ def test_twenty_kills_at_random_moments_of_teaching_and_asking(tmp_path: Path) -
     taken_up = 0
     for _ in range(int(os.environ.get("KILLS", "20"))):
         before = unfinished(folder)
-        server = Killable(folder, log)
+        server = started(folder, log)
         taken_up += len(before)
         threads = [
             threading.Thread(target=disturb, args=(server, random.Random(rng.random()), errors))
@@ -93,14 +83,14 @@ def test_twenty_kills_at_random_moments_of_teaching_and_asking(tmp_path: Path) -
         for thread in threads:
             thread.start()
         time.sleep(rng.uniform(0.5, float(os.environ.get("KILL_SECONDS", "60"))))
-        server.kill()
+        server.stop(signal.SIGKILL)
         for thread in threads:
             thread.join(PATIENCE)
         time.sleep(1)  # its learn notices that it is alone
         check(folder)
     assert taken_up, "no kill hit a learn"
     left = unfinished(folder)
-    server = Killable(folder, log)
+    server = started(folder, log)
     try:
         jobs = [wait_for(server.client, name) for name in left]
         assert all(job["state"] == "done" for job in jobs), jobs
@@ -111,7 +101,7 @@ def test_twenty_kills_at_random_moments_of_teaching_and_asking(tmp_path: Path) -
         assert any(job["state"] == "done" for job in others)
         assert server.client.post("/api/teach", files=class_folders(5, 2, 99)).status_code == 202
     finally:
-        server.kill()
+        server.stop(signal.SIGKILL)
     check(folder)
     assert not errors, errors[:3]
     assert "Traceback" not in log.read_text()
@@ -125,14 +115,13 @@ def test_twenty_kills_at_random_moments_of_teaching_and_asking(tmp_path: Path) -
 @pytest.mark.slow
 def test_a_server_that_is_told_to_stop_lets_its_learn_save(tmp_path: Path) -> None:
     folder, log = tmp_path / "zoo", tmp_path / "log.txt"
-    server = Killable(folder, log)
+    server = started(folder, log)
     name = server.client.post("/api/teach", files=class_folders(8, 3)).json()["id"]
     until(lambda: server.client.get(f"/api/jobs/{name}").json()["progress"]["fraction"] > 0)
-    server.process.send_signal(signal.SIGTERM)
-    server.process.wait(PATIENCE)
+    server.stop()
     check(folder)
-    again = Killable(folder, log)
+    again = started(folder, log)
     try:
         assert wait_for(again.client, name)["state"] == "done"
     finally:
-        again.kill()
+        again.stop(signal.SIGKILL)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from pictures import write_photos
 from PIL import Image
-from visits import CHROMIUM, PATIENCE, Visit, running_server, words
+from serving import ServerProcess
+from visits import CHROMIUM, PATIENCE, Visit, words
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +41,10 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def address(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("serve") / "trees"
-    with running_server(folder, "--backbone", "nano", "--effort", "instant") as address:
-        yield address
+    log = folder.with_suffix(".log")
+    server = ServerProcess(folder, log, "--backbone", "nano", "--effort", "instant")
+    yield server.address
+    server.stop()
 
 
 @pytest.fixture(scope="session")

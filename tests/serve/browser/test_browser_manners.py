@@ -11,6 +11,7 @@ expect = pytest.importorskip("playwright.sync_api", reason="pip install playwrig
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 TABS = ("Ask", "Teach", "Unsure", "History")
+NAMED = re.compile(r"\S")
 HOSTILE = "<img src=x onerror=window.broken=1>"
 
 
@@ -180,33 +181,20 @@ def test_the_keyboard_alone_is_enough(page: Any, photos: Path) -> None:
     expect(page.locator("#plan")).to_contain_text("1 new class")
 
 
-def test_every_control_has_a_name(page: Any, photos: Path) -> None:
-    ask(page, photos / "trees" / "ash" / "0-0.png")
-    for tab in TABS:
-        open_tab(page, tab)
-        for role in ("button", "textbox", "checkbox", "radio", "switch", "combobox", "link", "img"):
-            shown = page.get_by_role(role)
-            named = page.get_by_role(role, name=re.compile(r"\S"))
-            assert shown.count() == named.count(), (tab, role)
-
-
-def test_a_narrow_phone_needs_no_sideways_scrolling(page: Any, photos: Path) -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_tab_is_readable_named_and_fits_a_phone(page: Any, photos: Path, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": 360, "height": 740})
     ask(page, photos / "trees" / "ash" / "0-0.png", photos / "broken.jpg")
     open_tab(page, "Teach")
     page.locator("#teach-tree").set_input_files(photos / "trees")
-    for tab in TABS:
-        open_tab(page, tab)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360, tab
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_can_be_read(page: Any, photos: Path, scheme: str) -> None:
-    page.emulate_media(color_scheme=scheme)
-    ask(page, photos / "trees" / "ash" / "0-0.png", photos / "broken.jpg")
     seen = 0
     for tab in TABS:
         open_tab(page, tab)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, tab
+        for role in ("button", "textbox", "checkbox", "radio", "switch", "combobox", "link", "img"):
+            unnamed = page.get_by_role(role).count() - page.get_by_role(role, name=NAMED).count()
+            assert unnamed == 0, (tab, role)
         found = page.evaluate(CONTRAST)
         seen += len(found)
         assert [(round(ratio, 2), text) for ratio, text in found if ratio < 4.5] == [], tab

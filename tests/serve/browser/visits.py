@@ -1,11 +1,6 @@
-"""The real server in a process of its own, and a visit of its page."""
+"""A visit of the page in a real browser."""
 
-import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +10,6 @@ CHROMIUM = next(
 LEARNING, PATIENCE = 300_000, 60_000  # milliseconds: a busy machine is no failure
 
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
-
-
-@contextmanager
-def running_server(folder: Path, *options: str) -> Iterator[str]:
-    """`hashprompt serve` on a free port: the address that it prints."""
-    command = [sys.executable, "-m", "hashprompt", "serve", str(folder), "--port", "0", *options]
-    with (folder.parent / f"{folder.name}.log").open("w+") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        try:
-            yield _address(process, log)
-        finally:
-            process.terminate()
-            process.wait(timeout=60)
-
-
-def _address(process: subprocess.Popen[str], log: Any) -> str:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if found := re.search(r"http://127\.0\.0\.1:\d+", line):
-            return found[0]
-    log.seek(0)
-    raise AssertionError(f"The server printed no address: {log.read()}")
 
 
 def words(text: str) -> str:

@@ -33,7 +33,7 @@ def treasure(tmp_path: Path) -> Iterator[Path]:
     """A folder of the user's, with names that we give too; it must be the same at the end."""
     folder = tmp_path / "treasure"
     folder.mkdir()
-    names = ("diary.txt", "state-000001.json", "tensors-000001.safetensors", "job.json")
+    names = ("diary.txt", "state-000001.json", "tensors-000001.safetensors", "session.json")
     for name in (*names, "config.json", "version.json", "photos.json", "report.html"):
         (folder / name).write_text(f"{name} of the user")
     (folder / "0001").mkdir()

@@ -134,7 +134,7 @@ def test_a_file_of_a_version_that_is_a_link_is_not_read(
 
 def test_dropping_a_learn_keeps_what_the_user_put_there(zoo: Path, more: Path, cli: Any) -> None:
     (zoo / "learning" / "checkpoints").mkdir(parents=True)
-    (zoo / "learning" / "job.json").write_text("{}")
+    (zoo / "learning" / "session.json").write_text("{}")
     (zoo / "learning" / "notes.txt").write_text("mine")
     outcome = cli("learn", zoo, more, "--discard", "--quiet", "--no-report")
     assert outcome.code == 0, outcome.err

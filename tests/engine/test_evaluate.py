@@ -38,7 +38,7 @@ def test_other_heads_can_be_read_off_the_same_learner(hide_run: benchmark.Result
 
 
 def test_what_the_learner_does_not_hold_is_said(hide_run: benchmark.Result) -> None:
-    with pytest.raises(UserError, match="lacks what these options need"):
+    with pytest.raises(UserError, match="made with other options"):
         benchmark.evaluate(hide_run.folder, quiet=True, statistics="multi-centroid")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from pictures import CLASSES, stripes
-from running import QUICK, Cli, Outcome, TinyRun, decisive
+from running import QUICK, Cli, CommandResult, TinyRun, decisive
 
 from hashprompt.cli.app import main
 from hashprompt.runs import benchmark
@@ -100,7 +100,7 @@ def assert_same(undisturbed: benchmark.Result) -> Callable[..., None]:
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """`cli("run", "--seed", 1)`: the real entry point, in this process."""
 
-    def call(*arguments: object) -> Outcome:
+    def call(*arguments: object) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["hashprompt", *map(str, arguments)])
         capsys.readouterr()
         try:
@@ -110,6 +110,6 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
             code = stop.code or 0
         printed = capsys.readouterr()
         assert "Traceback" not in printed.out + printed.err
-        return Outcome(code, printed.out, printed.err)
+        return CommandResult(code, printed.out, printed.err)
 
     return call

@@ -11,7 +11,7 @@ QUICK = {"tasks": 3, "epochs": 2, "batch_size": 8, "tii_epochs": 2, "align_epoch
 TinyRun = Callable[..., benchmark.Result]
 
 
-class Outcome(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command left behind: its exit code and what it printed."""
 
     code: int
@@ -24,7 +24,7 @@ class Outcome(NamedTuple):
         return " ".join(self.err.split())
 
 
-Cli = Callable[..., Outcome]
+Cli = Callable[..., CommandResult]
 
 
 def decisive(result: benchmark.Result) -> dict[str, Any]:

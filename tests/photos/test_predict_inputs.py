@@ -272,7 +272,7 @@ def test_an_answer_in_one_line() -> None:
 def test_the_most_likely_classes() -> None:
     assert ROBIN.top(2) == [("robin", 0.934), ("wren", 0.05)]
     assert len(ROBIN.top(9)) == len(ROBIN.top()) == 3
-    with pytest.raises(UserError, match="one class at least"):
+    with pytest.raises(UserError, match="it must be at least 1"):
         ROBIN.top(0)
 
 

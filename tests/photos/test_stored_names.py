@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
 import pytest
+from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 
 from hashprompt import ContinualClassifier
@@ -45,7 +45,7 @@ def connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setenv("HASHPROMPT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("HASHPROMPT_WEIGHTS", raising=False)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     return asked
 
 
@@ -223,7 +223,7 @@ def test_a_run_notices_altered_preprocessing_of_its_backbone(
     foreign_run: Path, tmp_path: Path
 ) -> None:
     change(foreign_run / "config.json", backbone=str(altered(tmp_path / "w.safetensors")))
-    with pytest.raises(UserError, match="transform is"):
+    with pytest.raises(UserError, match="transform was"):
         benchmark.evaluate(foreign_run, quiet=True)
 
 

@@ -1,4 +1,4 @@
-"""Image classifiers that keep learning: Hash and its relatives on one frozen ViT."""
+"""Train image classifiers on classes that arrive over time, on one frozen vision transformer."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -18,7 +18,7 @@ def serve(
     host: str = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N")] = 8765,
     read_only: bool = False,
-    keep_unsure: bool | None = None,
+    keep_unsure: bool = False,
     photos: Path | None = None,
     effort: Annotated[args.Effort, typer.Option(metavar="LEVEL")] = "normal",
     no_report: bool = False,
@@ -42,7 +42,7 @@ def serve(
         host: Address to listen on; any but this machine's own requires a token.
         port: Port to listen on; 0: any free one.
         read_only: Allow no teaching and no edits.
-        keep_unsure: Keep unknown and unsure photos for review; default: as before.
+        keep_unsure: Keep unknown and unsure photos for review; the page can switch this off.
         photos: Keep taught photos here, in class folders; default: do not keep them.
         effort: Training effort: instant, quick, normal or best.
         no_report: Write no page about what a session changed.
@@ -91,7 +91,7 @@ def serve(
             host=host,
             hosts=tuple(allow_host or ()),
             read_only=read_only,
-            keep_unsure=keep_unsure,
+            keep_unsure=keep_unsure or None,
             photos=photos.expanduser() if photos else None,
             effort=effort,
             reports=not no_report,

@@ -125,12 +125,7 @@ def seconds_per_image(backbone: LoadedBackbone, device: torch.device) -> float:
 
 
 def estimate_seconds(
-    seconds_each: float,
-    training: int,
-    held_out: int,
-    earlier: int,
-    epochs: int,
-    views: int = 0,
+    seconds_each: float, training: int, held_out: int, earlier: int, epochs: int, views: int = 0
 ) -> dict[str, float]:
     """Seconds by step.
 

@@ -13,13 +13,7 @@ from torch import Tensor
 
 from hashprompt.errors import shortened
 from hashprompt.photos.report.changes import ClassChange
-from hashprompt.report.figures import (
-    PALETTE,
-    figure_of,
-    legend_below,
-    literal,
-    new_axes,
-)
+from hashprompt.report.figures import PALETTE, figure_of, legend_below, literal, new_axes
 from hashprompt.texts import visible
 
 MAX_CLASSES = 40  # rows of the figure

@@ -12,12 +12,7 @@ from hashprompt.errors import UserError
 from hashprompt.photos.evaluation import HeldOutPhotos, confused_photos
 from hashprompt.photos.plan import in_words
 from hashprompt.photos.report.changes import Changes, ClassChange
-from hashprompt.photos.report.figures import (
-    draw_accuracy,
-    label_of,
-    rows_to_draw,
-    thumbnail,
-)
+from hashprompt.photos.report.figures import draw_accuracy, label_of, rows_to_draw, thumbnail
 from hashprompt.report.figures import render
 from hashprompt.report.pages import PageFigure, percent, render_template
 from hashprompt.storage.files import inside, write_atomically

@@ -196,12 +196,7 @@ class Sorter:
     # The steps. ----------------------------------------------------------------------------
 
     def _decide(
-        self,
-        model: Model,
-        threshold: float,
-        folders: dict[str, str],
-        unsure: str,
-        present: Present,
+        self, model: Model, threshold: float, folders: dict[str, str], unsure: str, present: Present
     ) -> None:
         """Classify all photos that are not there; put those that are known or unsure."""
         target = self.target

@@ -8,18 +8,9 @@ from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.averaged_prompt.method import AveragedPrompt
 from hashprompt.methods.averaged_prompt.relabelling import relabel
 from hashprompt.parts.growing import load_grown, unfit_if_it_fails
-from hashprompt.photos.evaluation import (
-    evaluate_version,
-    predicted_by_digest,
-    reopen_held_out,
-)
+from hashprompt.photos.evaluation import evaluate_version, predicted_by_digest, reopen_held_out
 from hashprompt.photos.store.config import ClassifierConfig
-from hashprompt.photos.store.edits import (
-    Edit,
-    edited_info,
-    edited_records,
-    renamed_tests,
-)
+from hashprompt.photos.store.edits import Edit, edited_info, edited_records, renamed_tests
 from hashprompt.photos.store.schemas import PhotoRecord
 from hashprompt.photos.store.store import Store, Version
 from hashprompt.ui.progress import ProgressBars

@@ -18,14 +18,7 @@ from hashprompt.serve.http.uploads import PHOTOS, Lesson
 from hashprompt.serve.photo_archive import new_ones, place_photos, take_away
 from hashprompt.serve.review_queue import PHOTO_ID
 from hashprompt.serve.state_dir import PrivateFolder
-from hashprompt.storage.files import (
-    Target,
-    inside,
-    remove_file,
-    remove_new,
-    rename,
-    sync_folder,
-)
+from hashprompt.storage.files import Target, inside, remove_file, remove_new, rename, sync_folder
 from hashprompt.storage.json_files import read_json, write_json
 from hashprompt.storage.schema import Count, Schema
 

@@ -22,11 +22,14 @@ class ClassChange:
     after: float | None  # on the photos of `before`; for a class without any, on all
 
     @property
+    def gain(self) -> float | None:
+        """Points gained by the session; negative if it lost some."""
+        return None if self.before is None or self.after is None else self.after - self.before
+
+    @property
     def lost(self) -> float:
         """Points lost by the session."""
-        if self.before is None or self.after is None:
-            return 0.0
-        return max(0.0, self.before - self.after)
+        return max(0.0, -(self.gain or 0.0))
 
 
 @dataclass(frozen=True)
@@ -42,18 +45,15 @@ class Changes:
         known = set(self.old["classes"]) if self.old else set()
         rows = []
         for name in self.info["classes"]:
-            now, earlier = self.info["accuracy"][name], self.info["before"].get(name)
-            rows.append(
-                ClassChange(
-                    name,
-                    name not in known,
-                    self.info["images"][name][0],
-                    now[1],
-                    percent(*earlier) if earlier else None,
-                    percent(*self.info["after"].get(name, now)),
-                )
-            )
+            now, training = self.info["accuracy"][name], self.info["images"][name][0]
+            before = percent(*self.info["before"].get(name, (0, 0)))
+            after = percent(*self.info["after"].get(name, now))
+            rows.append(ClassChange(name, name not in known, training, now[1], before, after))
         return rows
+
+    def losers(self) -> list[ClassChange]:
+        """Classes that lost, the largest loss first."""
+        return sorted((row for row in self.classes() if row.lost > 0), key=lambda row: -row.lost)
 
     def accuracy(self, which: str = "accuracy") -> float | None:
         """Over held-out photos: `accuracy` on all there are, `before` and `after` on old ones."""
@@ -98,7 +98,7 @@ class Changes:
 
     def text(self) -> str:
         """A few lines for the terminal."""
-        rows, summary = self.classes(), self.summary()
+        summary = self.summary()
         new, again = summary["new_classes"], summary["known_classes"]
         how = "fitted frozen features of" if summary["frozen_fit"] else "learned"
         what = f"{how} {summary['source']} in {summary['seconds']:.0f} s: "
@@ -114,12 +114,12 @@ class Changes:
         else:
             tested = counted(summary["tested"], "held-out photo", "held-out photos")
             lines.append(f"Accuracy: {summary['accuracy']:.1f} % on {tested}.")
-        old = {row.name for row in rows if not row.is_new}
+        old = {row.name for row in self.classes() if not row.is_new}
         before = self.accuracy("before")
         if old and before is not None:
             after = self.accuracy("after")
             lines.append(f"Old classes: {before:.1f} % → {after:.1f} % on the same photos.")
-        losers = sorted((row for row in rows if row.lost > 0), key=lambda row: -row.lost)
+        losers = self.losers()
         for row in losers[:SHOWN]:
             lines.append(f"  {row.name}: {row.before:.0f} % → {row.after:.0f} %")
         if len(losers) > SHOWN:
@@ -138,9 +138,8 @@ def changes_of(store: Store, new: Version, old: Version | None = None) -> Change
     parent = new.info["parent"]
     if old is None and parent in store.numbers():
         old = store.version(parent)
-    return Changes(
-        new.info, old.info if old else None, store.size(new), store.size(old) if old else 0
-    )
+    size, old_size = store.size(new), store.size(old) if old else 0
+    return Changes(new.info, old.info if old else None, size, old_size)
 
 
 def history_of(store: Store) -> list[dict[str, Any]]:
@@ -149,11 +148,8 @@ def history_of(store: Store) -> list[dict[str, Any]]:
         return []
     rows = []
     for number in store.numbers():
-        row: dict[str, Any] = {
-            "version": number,
-            "damaged": None,
-            "current": number == store.current(),
-        }
+        current = number == store.current()
+        row: dict[str, Any] = {"version": number, "damaged": None, "current": current}
         try:
             version = store.version(number)
             changes = Changes(version.info, None, store.size(version), 0)

@@ -33,7 +33,7 @@ def thumbnail(image: Tensor) -> bytes:
 def rows_to_draw(rows: Sequence[ClassChange], most: int = MAX_CLASSES) -> list[ClassChange]:
     """Tested classes, old ones by loss, then new ones by accuracy; the worst, if there are many."""
     tested = [row for row in rows if row.after is not None]
-    old = sorted((row for row in tested if not row.is_new), key=lambda row: -_fall(row))
+    old = sorted((row for row in tested if not row.is_new), key=lambda row: row.gain or 0.0)
     new = sorted((row for row in tested if row.is_new), key=lambda row: row.after or 0.0)
     new = new[: max(most // 2, most - len(old))]
     return old[: most - len(new)] + new
@@ -81,8 +81,3 @@ def _letters() -> frozenset[int]:
 
 def _colour(row: ClassChange) -> str:
     return NEW if row.is_new else LOSS if row.lost > 0 else KEPT
-
-
-def _fall(row: ClassChange) -> float:
-    """Points lost; negative if the class gained."""
-    return 0.0 if row.before is None or row.after is None else row.before - row.after

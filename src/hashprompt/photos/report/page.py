@@ -1,12 +1,10 @@
 """The report of a session: it shows photos, so it is never written into the classifier."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
-
-from matplotlib.figure import Figure
 
 from hashprompt.errors import UserError
 from hashprompt.photos.evaluation import HeldOutPhotos, confused_photos
@@ -65,11 +63,9 @@ def render_page(changes: Changes, pictures: Sequence[dict[str, Any]], name: str 
         "learn.html",
         title=f"{name}, {version}" if name else version.capitalize(),
         lead=_lead(summary),
+        changes=changes,
+        info=info,
         summary=summary,
-        has_parent=changes.old is not None,
-        before=changes.accuracy("before"),
-        after=changes.accuracy("after"),
-        growth=changes.size - changes.old_size,
         duration=in_words(summary["seconds"]),
         accuracy_figure=_accuracy_figure(changes),
         classes=_class_rows(changes),
@@ -78,10 +74,7 @@ def render_page(changes: Changes, pictures: Sequence[dict[str, Any]], name: str 
         confusions=confusions,
         unlisted=wrong - sum(count for *_, count in info["confusions"]),
         photos=[{**p, "jpeg": thumbnail(p["image"])} for p in pictures],
-        calibration=info["calibration"],
-        temperature=info["temperature"],
         seconds=_second_rows(info["seconds"]),
-        notes=info["notes"],
     )
 
 
@@ -98,36 +91,23 @@ def _lead(summary: dict[str, Any]) -> str:
 
 
 def _class_rows(changes: Changes) -> list[list[Any]]:
-    return [
-        [
-            row.name,
-            number,
-            "new" if row.is_new else "old",
-            row.training,
-            _tested(changes, row),
-            percent(row.before),
-            percent(row.after),
-            _change(row),
-        ]
-        for number, row in enumerate(changes.classes(), 1)
-    ]
+    rows = []
+    for number, row in enumerate(changes.classes(), 1):
+        kind = "new" if row.is_new else "old"
+        gain = "" if row.gain is None else f"{row.gain:+.1f}"
+        accuracy = percent(row.before), percent(row.after), gain
+        rows.append([row.name, number, kind, row.training, _tested(changes, row), *accuracy])
+    return rows
 
 
 def _loss_rows(changes: Changes) -> list[list[Any]]:
     """Old classes that lost, the largest loss first, with what they are taken for."""
-    rows = sorted((row for row in changes.classes() if row.lost > 0), key=lambda row: -row.lost)
-    found = changes.info["confusions"]
-    return [
-        [
-            row.name,
-            percent(row.before),
-            percent(row.after),
-            f"{row.lost:.1f}",
-            _tested(changes, row),
-            ", ".join(f"{other} ({count}×)" for name, other, count in found if name == row.name),
-        ]
-        for row in rows
-    ]
+    found, rows = changes.info["confusions"], []
+    for row in changes.losers():
+        taken = ", ".join(f"{other} ({n}×)" for name, other, n in found if name == row.name)
+        accuracy = percent(row.before), percent(row.after), f"{row.lost:.1f}"
+        rows.append([row.name, *accuracy, _tested(changes, row), taken])
+    return rows
 
 
 def _confusions(changes: Changes) -> tuple[list[list[Any]], list[list[Any]]]:
@@ -158,10 +138,6 @@ def _tested(changes: Changes, row: ClassChange) -> str:
     return f"{row.tested} ({before} before)" if 0 < before < row.tested else str(row.tested)
 
 
-def _change(row: ClassChange) -> str:
-    return "" if row.before is None or row.after is None else f"{row.after - row.before:+.1f}"
-
-
 # Figures. ----------------------------------------------------------------------------------
 
 
@@ -179,11 +155,7 @@ def _accuracy_figure(changes: Changes) -> PageFigure | None:
     if len(drawn) < len(rows):
         caption.append(f"Shown: {len(drawn)} of {len(rows)} classes, the largest losses first.")
     draw = partial(draw_accuracy, drawn, labels)
-    return _figure(draw, "accuracy of each class before and after", " ".join(caption))
-
-
-def _figure(draw: Callable[[], Figure], alt: str, caption: str) -> PageFigure:
     light, dark = render(draw), render(draw, dark=True)
     assert light is not None
     assert dark is not None
-    return PageFigure(light, dark, alt, caption)
+    return PageFigure(light, dark, "accuracy of each class before and after", " ".join(caption))

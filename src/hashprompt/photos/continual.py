@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from hashprompt.photos.answers import Answer, raise_first, shaped_as
 from hashprompt.photos.report.changes import changes_of, difference, history_of
 from hashprompt.photos.results import EditResult, LearnResult
 from hashprompt.photos.session import Effort, LearnRequest, SessionResult, Unreadable
-from hashprompt.photos.sklearn_api import SklearnInterface, sorted_labels
 from hashprompt.photos.store.edits import Edit, forget_edit, merge_edit, rename_edit
 from hashprompt.photos.store.store import Store, Version
 
@@ -30,7 +29,13 @@ if TYPE_CHECKING:
     from hashprompt.photos.store.config import ClassifierConfig
 
 
-class ContinualClassifier(SklearnInterface):
+def _sorted_labels(info: Mapping[str, Any]) -> list[Any]:
+    """The labels of a version, given its `version.json`."""
+    names: list[str] = info["classes"]
+    return sorted(map(int, names)) if info["integer_labels"] else sorted(names)
+
+
+class ContinualClassifier:
     """A classifier in a folder that keeps learning.
 
     Args:
@@ -50,6 +55,8 @@ class ContinualClassifier(SklearnInterface):
     >>> toy.predict(noise[20]).label
     'red'
     """
+
+    _estimator_type = "classifier"  # for scikit-learn before 1.6
 
     def __init__(
         self,
@@ -279,7 +286,7 @@ class ContinualClassifier(SklearnInterface):
     def predict_proba(self, what: Any, version: int | None = None) -> np.ndarray:
         """Calibrated probabilities (N, C), in the order of `classes_` of that version."""
         answers = self._every_answer(what, version)
-        names = [str(label) for label in sorted_labels(self.store.version(version).info)]
+        names = [str(label) for label in _sorted_labels(self.store.version(version).info)]
         return np.array([[answer.probabilities[c] for c in names] for answer in answers])
 
     def _every_answer(self, what: Any, version: int | None = None) -> list[Answer]:
@@ -377,6 +384,63 @@ class ContinualClassifier(SklearnInterface):
         weights = weights_file(self.config().backbone.name) if backbone else None
         extra = {f"backbone{''.join(weights.suffixes[-1:])}": weights} if weights else {}
         return self.store.export(Path(target), version, extra)
+
+    # scikit-learn's interface, without its base classes: importing them is slow. -------------
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels in sorted order: the columns of `predict_proba`."""
+        if self.store.is_new:
+            return np.array([], dtype=str)
+        return np.array(_sorted_labels(self.store.version().info))
+
+    def partial_fit(self, X: Any, y: Sequence[Any], classes: Any = None) -> Self:
+        """Learn images X with labels y, on top of the known classes."""
+        self.learn(X, labels=y, report=False, quiet=True)
+        return self
+
+    def fit(self, X: Any, y: Sequence[Any]) -> Self:
+        """Learn from nothing, as scikit-learn's loops expect."""
+        if not self.store.is_new:
+            if self.folder is not None:
+                raise UserError(
+                    f"fit starts from nothing, but {self.folder} has learned already. Use learn or "
+                    "partial_fit, or an empty folder."
+                )
+            self.__init__(**self.get_params())  # type: ignore[misc]
+        return self.partial_fit(X, y)
+
+    def score(self, X: Any, y: Sequence[Any], sample_weight: Any = None) -> float:
+        """Accuracy."""
+        pairs = zip(self._every_answer(X), y, strict=True)
+        right = [str(answer.label) == str(label) for answer, label in pairs]
+        return float(np.average(right, weights=sample_weight))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        fixed = {name: getattr(self, name) for name in ("folder", "backbone", "seed")}
+        return {**fixed, **self.options}
+
+    def set_params(self, **params: Any) -> Self:
+        self.__init__(**{**self.get_params(), **params})  # type: ignore[misc]
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, Tags, TargetTags  # from scikit-learn 1.6 on
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return not self.store.is_new
+
+    def __repr__(self) -> str:
+        defaults = {"folder": None, "backbone": None, "seed": 0}
+        params = self.get_params().items()
+        shown = (f"{k}={v!r}" for k, v in params if k not in defaults or v != defaults[k])
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def cluster_photos(

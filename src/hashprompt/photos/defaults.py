@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -15,11 +15,9 @@ from hashprompt.backbone.hub import timm_file
 from hashprompt.backbone.names import cached_models
 from hashprompt.backbone.weights import load_backbone
 from hashprompt.errors import UserError
+from hashprompt.photos.inputs.photo_dataset import PhotoDataset
+from hashprompt.photos.session import Effort
 from hashprompt.photos.store.config import ClassifierConfig, reading_size
-
-if TYPE_CHECKING:
-    from hashprompt.photos.inputs.photo_dataset import PhotoDataset
-    from hashprompt.photos.session import Effort
 
 # Training steps that a session aims at, and its most epochs; on 60 photos a class at ViT-Ti 75
 # steps were enough for training to pay (docs/results/photos.md).
@@ -75,7 +73,7 @@ def choose_image_size(native: int, patch: int, short_sides: list[int]) -> int:
 
 
 def choose_training(
-    images: int, effort: "Effort", options: Mapping[str, Any] | None = None
+    images: int, effort: Effort, options: Mapping[str, Any] | None = None
 ) -> dict[str, int]:
     """Batch size and epochs for a number of training photos; 0 epochs train nothing.
 
@@ -95,8 +93,8 @@ def new_config(
     backbone: str | None,
     options: Mapping[str, Any],
     seed: int,
-    open_photos: "Callable[[int], PhotoDataset]",
-) -> "tuple[PhotoDataset, ClassifierConfig]":
+    open_photos: Callable[[int], PhotoDataset],
+) -> tuple[PhotoDataset, ClassifierConfig]:
     """The photos and the choices of a first session.
 
     Args:

@@ -164,29 +164,31 @@ def learn(
         Terminal(stderr=True).print(plan.text("Learning"))
     from hashprompt.photos.training import PhotoTask
 
-    return run(store, session, PhotoTask(store, config, dataset, session, callbacks, quiet))
+    return run(PhotoTask(store, config, dataset, session, callbacks, quiet))
 
 
-def run(store: Store, session: LearnSession, task: "PhotoTask") -> SessionResult:
+def run(task: "PhotoTask") -> SessionResult:
     """Fit, train, evaluate, commit: from the stage that the session has reached."""
-    fitted = store.version() if session.stage(store) != "new" else fit(store, session, task)
+    store, session = task.store, task.session
+    fitted = store.version() if session.stage(store) != "new" else fit(task)
     if session.training["epochs"]:
-        result = train(store, session, task, fitted)
+        result = train(task, fitted)
     else:
         result = SessionResult(fitted, task.as_predicted_by(fitted))
     store.drop_learning()
     return result
 
 
-def fit(store: Store, session: LearnSession, task: "PhotoTask") -> Version:
+def fit(task: "PhotoTask") -> Version:
     """Commit a classifier on frozen features."""
-    version = _commit(store, session, task, task.learn({**session.training, "epochs": 0}))
-    if session.training["epochs"]:
+    training = task.session.training
+    version = task.commit(task.learn({**training, "epochs": 0}))
+    if training["epochs"]:
         task.report(f"Version {version.number} is usable now. Training follows.")
     return version
 
 
-def train(store: Store, session: LearnSession, task: "PhotoTask", fitted: Version) -> SessionResult:
+def train(task: "PhotoTask", fitted: Version) -> SessionResult:
     """Train, and commit the result unless held-out photos got worse."""
     from hashprompt.photos.evaluation import TrainingGain, leaves_no_room
 
@@ -194,8 +196,8 @@ def train(store: Store, session: LearnSession, task: "PhotoTask", fitted: Versio
         tested = sum(count for _, count in fitted.info["accuracy"].values())
         note = f"Training is skipped: all {tested} held-out photos are classified correctly."
         return SessionResult(fitted, task.as_predicted_by(fitted), note)
-    trained = task.learn(session.training)
-    gain = TrainingGain.between(store.photos(fitted), trained.held_out)
+    trained = task.learn(task.session.training)
+    gain = TrainingGain.between(task.store.photos(fitted), trained.held_out)
     if not gain.is_kept:
         note = (
             f"Training did not help: it fixed {gain.fixed} and broke {gain.broken} of "
@@ -203,12 +205,7 @@ def train(store: Store, session: LearnSession, task: "PhotoTask", fitted: Versio
         )
         return SessionResult(fitted, task.as_predicted_by(fitted), note)
     trained.add_seconds(fitted.info)
-    return SessionResult(_commit(store, session, task, trained), trained.held_out)
-
-
-def _commit(store: Store, session: LearnSession, task: "PhotoTask", step: Any) -> Version:
-    info = {**step.info, "parent": session.before}
-    return store.commit(session.header, info, step.tensors, task.records(step.held_out))
+    return SessionResult(task.commit(trained), trained.held_out)
 
 
 def _committed_before(store: Store, source: str | None) -> SessionResult:

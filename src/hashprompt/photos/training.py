@@ -187,7 +187,13 @@ class PhotoTask:
             "images": images,
         }
 
-    def records(self, held_out: Sequence[HeldOutPhotos]) -> dict[str, PhotoRecord]:
+    def commit(self, step: Step) -> Version:
+        """Keep what was made as the current version."""
+        info = {**step.info, "parent": self.session.before}
+        records = self._records(step.held_out)
+        return self.store.commit(self.session.header, info, step.tensors, records)
+
+    def _records(self, held_out: Sequence[HeldOutPhotos]) -> dict[str, PhotoRecord]:
         """`photos.json`: digests of all photos so far; paths and predictions of held-out ones."""
         predicted = predicted_by_digest(held_out)
         records = {

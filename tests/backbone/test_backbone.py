@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 from vits import KINDS, vit
 
-from hashprompt.backbone import Backbone, Injection, load_backbone
 from hashprompt.backbone.architecture import check_supported
-from hashprompt.backbone.vit import Edit, run_block
-from hashprompt.backbone.weights import weights_hash
+from hashprompt.backbone.vit import Backbone, Edit, Injection, run_block
+from hashprompt.backbone.weights import load_backbone, weights_hash
 from hashprompt.errors import UserError
 
 

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from hashprompt.backbone import load_backbone
 from hashprompt.backbone.names import nano_file
+from hashprompt.backbone.weights import load_backbone
 from hashprompt.errors import UserError
 
 SIZES = {"img_size": 32, "patch_size": 8, "embed_dim": 128, "depth": 6, "num_heads": 4}

@@ -98,7 +98,7 @@ def test_a_file_of_ours_needs_no_timm(tmp_path: Path) -> None:
     assert torch.equal(found.model(images), Backbone(vit)(images))
     assert found.preprocessing.std == (0.3,) * 3
     code = (
-        "import sys\nfrom hashprompt.backbone import load_backbone\n"
+        "import sys\nfrom hashprompt.backbone.weights import load_backbone\n"
         "load_backbone(sys.argv[1], 64)\n"
         "print({'timm', 'torchvision'} & sys.modules.keys())"
     )

@@ -17,8 +17,8 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 from web_server import WebServer, web_server
 
-from hashprompt.backbone import load_backbone
 from hashprompt.backbone.catalogue import CATALOGUE, find_file, obtain
+from hashprompt.backbone.weights import load_backbone
 from hashprompt.data.transforms.recipes import make_views
 from hashprompt.errors import UserError
 from hashprompt.runs import benchmark

@@ -9,7 +9,7 @@ import pytest
 import torch
 from pydantic import Field
 
-from hashprompt.backbone import load_backbone
+from hashprompt.backbone.weights import load_backbone
 from hashprompt.engine.devices import launch
 from hashprompt.errors import UserError, shortened
 from hashprompt.methods import METHODS

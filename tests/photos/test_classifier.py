@@ -16,7 +16,7 @@ from pictures import NAMES, stripes, write_photos
 from PIL import Image
 
 from hashprompt import ContinualClassifier, UserError
-from hashprompt.backbone import load_backbone
+from hashprompt.backbone.weights import load_backbone
 from hashprompt.photos import session, training
 
 Make = Callable[..., ContinualClassifier]

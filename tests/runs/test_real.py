@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from timm.models.vision_transformer import checkpoint_filter_fn
 
 import hashprompt
-from hashprompt.backbone import load_backbone
+from hashprompt.backbone.weights import load_backbone
 
 pytestmark = pytest.mark.real
 NAMES = {

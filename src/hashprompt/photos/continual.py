@@ -379,10 +379,14 @@ class ContinualClassifier:
             return export_onnx(self.store, Path(target), version, self.backbone, int8, test)
         if int8 or test is not None:
             raise UserError("int8 and test belong to format=onnx (`--format onnx`).")
-        from hashprompt.photos.store.config import weights_file
+        from hashprompt.backbone.catalogue import NANO
+        from hashprompt.backbone.hub import weights_file
 
-        weights = weights_file(self.config().backbone.name) if backbone else None
-        extra = {f"backbone{''.join(weights.suffixes[-1:])}": weights} if weights else {}
+        extra: dict[str, Path] = {}
+        name = self.config().backbone.name
+        if backbone and name != NANO:  # which is embedded
+            file = weights_file(name, may_download=False)[1]
+            extra = {f"backbone{file.suffix}": file}
         return self.store.export(Path(target), version, extra)
 
     # scikit-learn's interface, without its base classes: importing them is slow. -------------

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hashprompt.backbone.catalogue import CATALOGUE, FILE_TYPES, NANO, brought_file, obtain
-from hashprompt.backbone.hub import timm_file
+from hashprompt.backbone.catalogue import FILE_TYPES
 from hashprompt.backbone.preprocessing import LoadedBackbone
 from hashprompt.backbone.weights import load_backbone
 from hashprompt.data.reading.image_stores import PhotoBatch
@@ -178,15 +177,6 @@ def reading_size(backbone: LoadedBackbone) -> int:
 
 def _part(values: Mapping[str, Any], group: type[Options]) -> dict[str, Any]:
     return {k: v for k, v in values.items() if k in group.model_fields}
-
-
-def weights_file(name: str) -> Path | None:
-    """The file of a backbone; None for the embedded one."""
-    if name == NANO:
-        return None
-    if brought := brought_file(name):
-        return brought[1]
-    return (obtain if name in CATALOGUE else timm_file)(name, may_download=False)
 
 
 def find_backbone(folder: Path, recorded: Mapping[str, Any]) -> str:

@@ -70,7 +70,7 @@ def sweep(
     values = read_yaml_file(Path(grid), "methods: [hash, hide]")
     instead = {"streams": stream, "backbones": backbone}
     values |= {name: value for name, value in instead.items() if value is not None}
-    runs = read_grid(values).runs(only)
+    runs = read_grid(values).runs(only or ())
     chosen = choose_engine(engine, workers, retries, address=address, cpus=cpus, gpus=gpus)
     if plan or not quiet:
         from hashprompt.sweeps.estimate import estimate

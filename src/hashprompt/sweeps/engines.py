@@ -1,10 +1,8 @@
 """Engines: a thread per worker takes one job after the other; workers run them where they like."""
 
 import os
-import queue
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +16,6 @@ from hashprompt.storage.files import inside, make_folder
 from hashprompt.sweeps.folder import is_uri
 from hashprompt.sweeps.jobs import Report, SweepJob, SweepOutcome, attempt
 
-DIED = "the process that ran it died (exit code {code}); see {log}"
 MAX_THREADS = 1000
 WAIT_SECONDS = 1.0  # between two checks whether to stop
 
@@ -36,12 +33,11 @@ class Engine:
         self.workers = workers
         self._make_worker, self._retries = make_worker, retries
         self._running: list[tuple[ProcessWorker | RayWorker, threading.Thread]] = []
-        self._jobs: queue.SimpleQueue[SweepJob] = queue.SimpleQueue()
+        self._jobs: Iterator[SweepJob] = iter(())  # those that no thread has taken
 
     def start(self, jobs: Sequence[SweepJob], report: Report) -> None:
         """Start the jobs; `report` is called from threads."""
-        for job in jobs:
-            self._jobs.put(job)
+        self._jobs = iter([*jobs])
         for number in range(min(self.workers or MAX_THREADS, len(jobs))):
             worker = self._make_worker(number, jobs[0].folder)
             thread = threading.Thread(target=self._work, args=(worker, report), daemon=True)
@@ -49,13 +45,11 @@ class Engine:
             thread.start()
 
     def _work(self, worker: "ProcessWorker | RayWorker", report: Report) -> None:
-        with suppress(queue.Empty):
-            while True:
-                job = self._jobs.get_nowait()
-                attempts, outcome = 1, worker.attempt(job)
-                while outcome.kind == "failed" and attempts <= self._retries:
-                    attempts, outcome = attempts + 1, worker.attempt(job)
-                report(job, outcome, attempts)
+        for job in self._jobs:
+            attempts, outcome = 1, worker.attempt(job)
+            while outcome.kind == "failed" and attempts <= self._retries:
+                attempts, outcome = attempts + 1, worker.attempt(job)
+            report(job, outcome, attempts)
         worker.stop()
 
     @property
@@ -64,9 +58,8 @@ class Engine:
 
     def stop(self) -> None:
         """Save the current runs, start no other, and wait until they are saved."""
-        with suppress(queue.Empty):
-            while True:
-                self._jobs.get_nowait()
+        for _ in self._jobs:
+            pass
         for worker, _ in self._running:
             worker.stop()
         for _, thread in self._running:
@@ -123,7 +116,8 @@ class ProcessWorker:
         except WorkerEnded as ended:
             if self._stopped.is_set():
                 return SweepOutcome("stopped")
-            return SweepOutcome("failed", DIED.format(code=ended.code, log=self._log))
+            died = f"the process that ran it died (exit code {ended.code}); see {self._log}"
+            return SweepOutcome("failed", died)
         return SweepOutcome(**outcome)
 
     def stop(self) -> None:
@@ -148,9 +142,7 @@ def ray_workers(
     try:
         ray: Any = import_module("ray")
     except ImportError as error:
-        raise UserError(
-            "The engine ray needs its package: pip install 'hashprompt[ray]'"
-        ) from error
+        raise UserError("The engine ray needs pip install 'hashprompt[ray]'") from error
     if cpus <= 0 or gpus < 0:
         raise UserError(f"cpus={cpus}, gpus={gpus}: a run needs a share of a CPU.")
 

@@ -9,17 +9,15 @@ OUT/failed/DIGEST.json       its error
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from hashprompt.engine.callbacks import Callback
 from hashprompt.errors import UserError
 from hashprompt.report.ledger import LEDGER, Ledger
-from hashprompt.runs.plan import Plan, plan_of
+from hashprompt.runs.plan import plan_of
 from hashprompt.runs.run_dir import StoredPlan
 from hashprompt.storage.files import Target, as_given, inside, make_folder, remove_file
 from hashprompt.storage.json_files import DamagedError, read_json, write_json
@@ -67,8 +65,7 @@ class RunFailure(Schema):
     attempts: Count
 
 
-@dataclass(frozen=True)
-class RunState:
+class RunState(NamedTuple):
     """State of a run. `details` are its result, its progress or its failure."""
 
     state: State
@@ -83,6 +80,7 @@ class SweepFolder:
 
     def __init__(self, path: Path, address: str = "") -> None:
         self.path, self.address = path, address or str(path.resolve())
+        self.ledger = Ledger(inside(path, LEDGER))
 
     def refresh(self) -> None:
         """Fetch what other processes wrote; nothing to do for a folder of this machine."""
@@ -94,10 +92,6 @@ class SweepFolder:
 
     def _changed(self, *names: str) -> None:
         """A small file was written or removed."""
-
-    @cached_property
-    def ledger(self) -> Ledger:
-        return Ledger(inside(self.path, LEDGER))
 
     def run_dir(self, digest: str) -> Target:
         return inside(self.path, "runs", digest)
@@ -143,10 +137,6 @@ class SweepFolder:
         """Forget the progress and the failure of a run."""
         for kind in ("failed", "progress"):
             self._remove(kind, f"{digest}.json")
-
-    def evaluations(self, plan: Plan) -> dict[str, Any]:
-        """Further evaluations of a finished run, by name."""
-        return dict((self.ledger.find(plan) or {}).get("evaluations", {}))
 
     def _write(self, kind: str, name: str, value: dict[str, Any]) -> None:
         write_json(inside(self.path, kind, name), value)

@@ -31,37 +31,45 @@ Seeds = Annotated[list[int | dict[str, Any]], BeforeValidator(_as_list), Field(m
 
 
 class RowSpec(Options):
-    """A row of the result table."""
+    """A row of the result table.
 
-    method: str = Field("hash", description="method of the row")
-    preset: str | None = Field(None, description="preset of the method")
-    options: dict[str, Any] = Field(default_factory=dict, description="options of the row")
+    Args:
+        method: method of the row.
+        preset: preset of the method.
+        options: options of the row.
+    """
+
+    method: str = "hash"
+    preset: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
 
 
 class Grid(Options):
-    """A grid of runs. A list may also be a single value."""
+    """A grid of runs. A list may also be a single value.
 
-    methods: Annotated[list[str], BeforeValidator(_as_list)] = Field(
-        default_factory=list, description="methods; each one with each preset is a row"
-    )
-    presets: Names | None = Field(None, description="presets of `methods`")
-    rows: dict[str, RowSpec] = Field(
-        default_factory=dict, description="named rows: method, preset, options"
-    )
-    streams: Names = Field([DEMO], description="data sets and splits")
-    backbones: Names = Field(["nano"], description="frozen vision transformers")
-    seeds: Seeds = Field([0], description="random seeds, or a seed with options: {seed: 0, …}")
-    options: dict[str, Any] = Field(default_factory=dict, description="options of all runs")
-    options_if_known: dict[str, Any] = Field(
-        default_factory=dict, description="options of the runs that have them"
-    )
-    evaluate: dict[str, dict[str, Any]] = Field(
-        default_factory=dict,
-        description="further evaluations of the finished model: name -> options of prediction",
-    )
-    vary: dict[str, list[Any]] = Field(
-        default_factory=dict, description="option -> values; each combination is a row"
-    )
+    Args:
+        methods: methods; each one with each preset is a row.
+        presets: presets of `methods`.
+        rows: named rows: method, preset, options.
+        streams: data sets and splits.
+        backbones: frozen vision transformers.
+        seeds: random seeds, or a seed with options: {seed: 0, …}.
+        options: options of all runs.
+        options_if_known: options of the runs that have them.
+        evaluate: further evaluations of the finished model: name -> options of prediction.
+        vary: option -> values; each combination is a row.
+    """
+
+    methods: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    presets: Names | None = None
+    rows: dict[str, RowSpec] = Field(default_factory=dict)
+    streams: Names = Field([DEMO])
+    backbones: Names = Field(["nano"])
+    seeds: Seeds = Field([0])
+    options: dict[str, Any] = Field(default_factory=dict)
+    options_if_known: dict[str, Any] = Field(default_factory=dict)
+    evaluate: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    vary: dict[str, list[Any]] = Field(default_factory=dict)
 
     def all_rows(self) -> dict[str, RowSpec]:
         """Rows by name, with the options that vary."""
@@ -77,9 +85,7 @@ class Grid(Options):
             found[name + suffix] = row.model_copy(update={"options": {**row.options, **change}})
         return found
 
-    def runs(
-        self, only: Collection[str] | None = None, files_needed: bool = True
-    ) -> "list[GridRun]":
+    def runs(self, only: Collection[str] = (), files_needed: bool = True) -> "list[GridRun]":
         """All runs, seed by seed, so that the first ones fill a table.
 
         Args:
@@ -87,7 +93,7 @@ class Grid(Options):
             files_needed: see `plan`.
         """
         rows = self.all_rows()
-        for name in only or ():
+        for name in only:
             if name not in rows:
                 raise UserError(unknown("row", name, rows))
         rows = {name: row for name, row in rows.items() if not only or name in only}
@@ -153,10 +159,9 @@ def read_grid(values: Mapping[str, Any]) -> Grid:
     """
     for name in values:
         if name not in Grid.model_fields:
-            raise UserError(
-                f"A grid has no `{shortened(name)}`. It has {', '.join(Grid.model_fields)}; "
-                "options of runs belong below `options`."
-            )
+            known = ", ".join(Grid.model_fields)
+            text = f"A grid has no `{shortened(name)}`. It has {known}; "
+            raise UserError(f"{text}options of runs belong below `options`.")
     return build(Grid, values)
 
 

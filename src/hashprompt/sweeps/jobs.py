@@ -40,6 +40,7 @@ class SweepOutcome:
     traceback: str = ""
 
 
+Evaluations = Mapping[str, Mapping[str, Any]]  # see `Grid.evaluate`
 Report = Callable[[SweepJob, SweepOutcome, int], None]  # after the last attempt; their number
 
 
@@ -79,10 +80,7 @@ class ProgressFile(Callback):
 
 
 def execute(
-    folder: SweepFolder,
-    planned: Plan,
-    evaluate: Mapping[str, Mapping[str, Any]],
-    callbacks: Sequence[Callback] = (),
+    folder: SweepFolder, planned: Plan, evaluate: Evaluations, callbacks: Sequence[Callback] = ()
 ) -> None:
     """Execute or resume a run of a sweep, and store its result.
 
@@ -100,7 +98,7 @@ def execute(
             result = benchmark.resume(place, callbacks=listeners, **current)
         else:
             result = benchmark.execute(planned, place, quiet=True, callbacks=listeners)
-        found = folder.evaluations(planned)
+        found = dict((folder.ledger.find(planned) or {}).get("evaluations", {}))
         if evaluate:  # an evaluation may fail, which must not cost the result
             folder.write_result(digest, {**result.data, "evaluations": found})
         for name, options in evaluate.items():

@@ -1,24 +1,29 @@
-"""Runs the jobs of a grid with an engine, and shows their progress."""
+"""A sweep: its runs, their states and results as tables; running it with an engine."""
 
 import threading
 import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from hashprompt.engine.interrupts import Interruption
 from hashprompt.loggers import make_loggers
-from hashprompt.report.text_table import TextTable
+from hashprompt.report.compare import METRICS
+from hashprompt.report.measures import MEASURES
+from hashprompt.report.text_table import Stat, TextTable
+from hashprompt.runs.plan import without_folders
 from hashprompt.storage.lock import locked
 from hashprompt.sweeps.engines import Engine
 from hashprompt.sweeps.folder import RunState, SweepFolder, open_folder
 from hashprompt.sweeps.grid import GridRun
 from hashprompt.sweeps.jobs import SweepJob, SweepOutcome
-from hashprompt.sweeps.tables import result_table, status_table
 from hashprompt.ui.progress import live_view
 from hashprompt.ui.terminal import styled
+
+MAX_LISTED = 20  # runs that fit into a terminal
 
 
 @dataclass(frozen=True)
@@ -54,12 +59,45 @@ class Sweep:
         return {r.digest: s.details["error"] for r, s in self.states() if s.state == "failed"}
 
     def table(self) -> TextTable:
-        """Mean and deviation over the seeds of each row."""
-        return result_table(self.states())
+        """Mean and deviation over seeds: a line per row, stream and backbone."""
+        groups: dict[tuple[str, str, str], list[RunState]] = {}
+        for run, state in self.states():
+            names = without_folders(run.plan.to_dict())
+            groups.setdefault((run.row, names["stream"], names["backbone"]), []).append(state)
+        rows = []
+        for group, found in groups.items():
+            done = [state.details for state in found if state.state == "done"]
+            stats = [Stat.of([MEASURES[m](result) for result in done]) for m in METRICS]
+            count = f"{len(done)}" if len(done) == len(found) else f"{len(done)}/{len(found)}"
+            rows.append([*group, count, *("–" if stat is None else str(stat) for stat in stats)])
+        header = ["row", "stream", "backbone", "n", *METRICS]
+        return TextTable("Accuracies in %, mean ± std over n seeds", header, rows)
 
     def status(self) -> TextTable:
-        """Progress of the runs."""
-        return status_table(self.states())
+        """Active and failed runs; the others are counted in the title."""
+        different = {run.digest: (run, state) for run, state in self.states()}.values()
+        kinds = [state.state for _, state in different]
+        counts = (f"{kinds.count(k)} {k}" for k in ("done", "running", "failed", "waiting"))
+        header = ["row", "seed", "stream", "state", "task", "now", "ETA"]
+        shown = [pair for pair in different if pair[1].state in ("running", "failed")]
+        rows = [_status_line(run, state) for run, state in shown[:MAX_LISTED]]
+        return TextTable(f"{len(kinds)} runs: {', '.join(counts)}", header, rows)
+
+
+def _status_line(run: GridRun, state: RunState) -> list[str]:
+    stream = without_folders(run.plan.to_dict())["stream"]
+    about = [run.row, str(run.plan.seed), stream, state.state]
+    found = state.details
+    if state.state == "failed":
+        return [*about, "", f"{found['attempts']} attempts", ""]
+    share = found["done"] / found["steps"] if found["steps"] else 0.0
+    done = found["task"] - found["first_task"] + 0.5 * share  # training is about half of a task
+    left = found["tasks"] - found["task"] - 0.5 * share
+    seconds = (time.time() - found["started"]) * left / done if done > 0 else None
+    remaining = "–" if seconds is None else str(timedelta(seconds=round(seconds)))
+    task = f"{min(found['task'] + 1, found['tasks'])}/{found['tasks']}"
+    progress = f"{found['phase']} {found['done']}/{found['steps']}" if found["steps"] else ""
+    return [*about, task, progress or found["phase"], remaining]
 
 
 def run_sweep(
@@ -79,28 +117,18 @@ def run_sweep(
     busy = f"Another sweep is running in {out}. Wait for it, or choose another --out."
     with locked(folder.path, lambda: busy):  # a URI cannot be locked
         folder.write_runs(runs)
-        jobs = _jobs(sweep, log)
-        for job in jobs:
-            folder.clear_state(job.digest)
+        jobs: dict[str, SweepJob] = {}  # a run that two rows share is one job
+        for run, state in sweep.states():
+            if state.state != "done":
+                others = jobs[run.digest].evaluate if run.digest in jobs else {}
+                evaluate = {**others, **run.evaluate}
+                about = (folder.address, run.digest, run.plan.to_dict(), evaluate)
+                jobs[run.digest] = SweepJob(*about, tuple(log))
+        for digest in jobs:
+            folder.clear_state(digest)
         if jobs:
-            _run(sweep, jobs, engine, quiet)
+            _run(sweep, list(jobs.values()), engine, quiet)
     return sweep
-
-
-def _jobs(sweep: Sweep, log: Sequence[str]) -> list[SweepJob]:
-    """The unfinished runs. A run that two rows share is one job."""
-    jobs: dict[str, SweepJob] = {}
-    for run, state in sweep.states():
-        if state.state != "done":
-            others = jobs[run.digest].evaluate if run.digest in jobs else {}
-            jobs[run.digest] = SweepJob(
-                folder=sweep.folder.address,
-                digest=run.digest,
-                plan=run.plan.to_dict(),
-                evaluate={**others, **run.evaluate},
-                log=tuple(log),
-            )
-    return list(jobs.values())
 
 
 def _run(sweep: Sweep, jobs: Sequence[SweepJob], engine: Engine, quiet: bool) -> None:

@@ -40,5 +40,4 @@ def state_of(task: int) -> dict[str, Any]:
         "log": {"accuracy": [], "after_task": [], "diagnostics": [], "timings": []},
         "passes": {},
         "precision": {},
-        "shapes": {},
     }

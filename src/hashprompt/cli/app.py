@@ -11,12 +11,7 @@ from typer.core import TyperGroup
 from hashprompt import __version__
 from hashprompt.cli import data, listings, paper, photos, runs, serve, sweeps, versions
 from hashprompt.cli.arguments import Command
-from hashprompt.cli.printing import (
-    never_fail_to_print,
-    print_error,
-    print_line,
-    warnings_in_words,
-)
+from hashprompt.cli.printing import never_fail_to_print, print_error, print_line, warnings_in_words
 from hashprompt.errors import UserError, shortened
 from hashprompt.texts import visible
 
@@ -80,8 +75,7 @@ def _version(wanted: bool) -> None:
 def common(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Options before the command."""

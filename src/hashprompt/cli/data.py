@@ -42,10 +42,7 @@ def list_sets(root: Root = None) -> None:
 
 
 @app.command(cls=Command)
-def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
-    root: Root = None,
-) -> None:
+def fetch(name: Annotated[str, typer.Argument(metavar="NAME")], root: Root = None) -> None:
     """Download a data set, verify its checksum and unpack it.
 
     An interrupted download resumes. Files that you put into the data root yourself are verified

@@ -55,10 +55,7 @@ def history(model: Model, as_json: AsJson = False) -> None:
         print_warning(f"Not listed, because damaged: version {_listed(damaged)}.")
 
 
-def undo(
-    model: Model,
-    to: Annotated[int | None, typer.Option(metavar="N")] = None,
-) -> None:
+def undo(model: Model, to: Annotated[int | None, typer.Option(metavar="N")] = None) -> None:
     """Return to the version before the last session or edit, or to any other version.
 
     Nothing is deleted: all versions stay in `history`.

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hashprompt.engine.run_log import StoredState
 from hashprompt.errors import UserError
@@ -47,7 +47,7 @@ class Checkpoints:
         Raises:
             UserError: if a file cannot be read at the moment, and may be intact.
         """
-        found, damages = self._newest_intact()
+        found, damages = self.newest_intact()
         self._damaged |= damages.keys()
         if damages:
             which = "; ".join(f"{e.path.name}: {e.reason}" for e in damages.values())
@@ -55,14 +55,7 @@ class Checkpoints:
             warnings.warn(f"Damaged in {self.folder}: {which}. {use}", stacklevel=2)
         return (bytes_to_tensors(self.folder, found[0]), found[1]) if found else None
 
-    def check(self) -> Literal["none", "intact", "newest damaged", "all damaged"]:
-        """Which checkpoint `load` would find."""
-        found, damages = self._newest_intact()
-        if not damages:
-            return "intact" if found else "none"
-        return "newest damaged" if found else "all damaged"
-
-    def _newest_intact(self) -> tuple[tuple[bytes, dict[str, Any]] | None, dict[int, DamagedError]]:
+    def newest_intact(self) -> tuple[tuple[bytes, dict[str, Any]] | None, dict[int, DamagedError]]:
         """Content and state of the newest intact checkpoint; damages of later ones."""
         damages: dict[int, DamagedError] = {}
         for number in reversed(self._numbers()):

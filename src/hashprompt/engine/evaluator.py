@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,9 +14,6 @@ from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.metrics import average_after
 from hashprompt.engine.passes import Passes, uncounted
 from hashprompt.methods.base import Method, Prediction
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
 
 Accuracy = list[list[float | None]]  # [i][t]: percent on stage i after stage t
 
@@ -31,16 +28,9 @@ class TestBatch(NamedTuple):
 class Evaluator:
     """Tests a method on the tasks of a stream so far."""
 
-    def __init__(
-        self,
-        method: Method,
-        stream: Stream,
-        passes: Passes,
-        fabric: "Fabric",
-        callback: Callback,
-    ) -> None:
+    def __init__(self, method: Method, stream: Stream, passes: Passes, callback: Callback) -> None:
         self.method, self.stream, self.passes = method, stream, passes
-        self._fabric, self._callback = fabric, callback
+        self._fabric, self._callback = passes.fabric, callback
 
     @torch.no_grad()
     def predictions(self, table: ImageTable) -> Iterator[TestBatch]:

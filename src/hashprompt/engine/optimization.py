@@ -3,16 +3,13 @@
 import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hashprompt.engine.replicas import Replicas
 from hashprompt.methods.base import Batch, Losses, Method, Phase, StepResult
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
 
 OPTIMIZERS: dict[str, Callable[[list[dict[str, Any]]], torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -47,17 +44,16 @@ class Optimization:
     Args:
         phase: is not changed.
         method: whose accumulators count images.
-        fabric: precision and devices.
-        replicas: the same devices.
+        replicas: the devices, with their precision.
     """
 
-    def __init__(self, phase: Phase, method: Method, fabric: "Fabric", replicas: Replicas) -> None:
+    def __init__(self, phase: Phase, method: Method, replicas: Replicas) -> None:
         self.phase, self.method = phase, method
-        self._fabric, self._replicas = fabric, replicas
+        self._fabric, self._replicas = replicas.fabric, replicas
         self._bare = make_optimizer(phase)
-        self._optimizer: Any = fabric.setup_optimizers(self._bare)
+        self._optimizer: Any = self._fabric.setup_optimizers(self._bare)
         # Half precision: the loss is scaled up, and steps with overflowing gradients are skipped.
-        self._scaler: Any = getattr(fabric.strategy.precision, "scaler", None)
+        self._scaler: Any = getattr(self._fabric.strategy.precision, "scaler", None)
 
     def set_rates(self, epoch: int, step: int, steps: int) -> tuple[float, ...]:
         """Set the learning rates of a step; returns them by parameter group."""

@@ -126,10 +126,7 @@ class Passes:
 
     @torch.no_grad()
     def map(
-        self,
-        table: ImageTable,
-        function: Callable[[Tensor], Tensor],
-        view: View = "clean",
+        self, table: ImageTable, function: Callable[[Tensor], Tensor], view: View = "clean"
     ) -> Tensor:
         """`function` over a view, the same (N, …) float on every device."""
         outputs = []

@@ -76,5 +76,4 @@ class StoredState(Schema):
     log: RunLog
     passes: dict[str, Count]
     precision: Values
-    shapes: dict[str, list[Count]]  # of the tensors
     tensors_sha256: Sha256

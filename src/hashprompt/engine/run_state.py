@@ -13,7 +13,7 @@ from hashprompt.engine.replicas import Replicas
 from hashprompt.engine.run_log import Position
 from hashprompt.errors import UserError
 from hashprompt.methods.base import Method
-from hashprompt.parts.growing import UnfitState, is_finite, load_grown
+from hashprompt.parts.growing import is_finite, load_grown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,8 +74,6 @@ class RunState:
         if loaded is None:
             return
         tensors, state = loaded
-        if _shapes(tensors) != state["shapes"]:
-            raise UnfitState("its tensors have other shapes than when they were saved")
         learned = _part_of(tensors, "method/")
         if only_needed:
             learned = {k: v for k, v in learned.items() if k in self._method.state_dict()}
@@ -141,14 +139,9 @@ class RunState:
                 "log": self.log,
                 "passes": dict(self._passes),
                 "precision": self._precision.state_dict(),
-                "shapes": _shapes(tensors),
             }
             self.checkpoints.save(tensors, state)
         self._saved_at = time.monotonic()
-
-
-def _shapes(tensors: "dict[str, Tensor]") -> dict[str, list[int]]:
-    return {name: list(tensor.shape) for name, tensor in tensors.items()}
 
 
 def _part_of(tensors: "dict[str, Tensor]", prefix: str) -> "dict[str, Tensor]":

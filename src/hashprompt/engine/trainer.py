@@ -65,7 +65,7 @@ class Trainer:
         )
         self.views = views_of(options, backbone.preprocessing, stream)
         self.passes = Passes(backbone, self.views, options, fabric, self._on_images_seen)
-        self.evaluator = Evaluator(method, stream, self.passes, fabric, self.callbacks)
+        self.evaluator = Evaluator(method, stream, self.passes, self.callbacks)
         backbone.model.to(fabric.device)
         method.to(fabric.device)
 
@@ -114,7 +114,7 @@ class Trainer:
             self._train(phase, data)
 
     def _train(self, phase: Phase, data: TaskData) -> None:
-        optimization = Optimization(phase, self.method, self.fabric, self.replicas)
+        optimization = Optimization(phase, self.method, self.replicas)
         self.state.load_moments(optimization)
         begin, images = self.state.position, 0
         for epoch in range(begin.epoch, phase.epochs):
@@ -140,20 +140,8 @@ class Trainer:
                 self.state.clock.count(len(rows))
                 self.state.steps += 1
                 self.state.move_to(epoch, step + 1)
-                self.callbacks.on_step_end(
-                    StepEnd(
-                        task=data.index,
-                        phase=phase.name,
-                        epoch=epoch,
-                        epochs=phase.epochs,
-                        step=step,
-                        steps=steps,
-                        images=images,
-                        loss=loss,
-                        rates=rates,
-                        total=self.state.steps,
-                    )
-                )
+                at = (data.index, phase.name, epoch, phase.epochs, step, steps)
+                self.callbacks.on_step_end(StepEnd(*at, images, loss, rates, self.state.steps))
                 self.state.save_if_due(optimization)
             self.state.move_to(epoch + 1, 0)
 

@@ -191,16 +191,8 @@ class LoadedRun:
 
     def trainer(self, folder: Path, callbacks: Sequence[Callback] = ()) -> Trainer:
         """The trainer of the run in a run directory."""
-        return Trainer(
-            method=self.method,
-            stream=self.stream,
-            backbone=self.backbone,
-            options=self.plan.run_options,
-            fabric=self.fabric,
-            folder=folder,
-            seed=self.plan.seed,
-            callbacks=callbacks,
-        )
+        own = self.method, self.stream, self.backbone, self.plan.run_options, self.fabric
+        return Trainer(*own, folder, self.plan.seed, callbacks)
 
 
 def prepare(plan: Plan, may_download: bool = True) -> LoadedRun:
@@ -321,27 +313,28 @@ def _finished(folder: Path) -> Result | None:
     """The result of a finished run; None if the run has to be resumed."""
     if not (folder / "result.json").exists():
         return None
-    checkpoints = Checkpoints(folder / "checkpoints").check()
+    found, damages = Checkpoints(folder / "checkpoints").newest_intact()
     try:
         result = load_result(folder)
     except DamagedError as error:
-        if checkpoints in ("none", "all damaged"):
+        if not found:
             raise
         warnings.warn(f"{error} It is recomputed.", stacklevel=3)
         return None
-    if checkpoints == "newest damaged":
+    if not damages:
+        return result
+    if found:
         warnings.warn(
             f"The trained model in {folder} is damaged. It is trained again from the previous "
             "checkpoint, with identical results.",
             stacklevel=3,
         )
         return None
-    if checkpoints == "all damaged":
-        warnings.warn(
-            f"The trained model in {folder} and the previous checkpoint are damaged: only the "
-            "result is left. `hashprompt run --overwrite` trains the model again.",
-            stacklevel=3,
-        )
+    warnings.warn(
+        f"The trained model in {folder} and the previous checkpoint are damaged: only the "
+        "result is left. `hashprompt run --overwrite` trains the model again.",
+        stacklevel=3,
+    )
     return result
 
 

@@ -17,7 +17,7 @@ def test_every_image_gets_the_prompt_of_the_nearest_key() -> None:
     method = begun("dualprompt", **OPTIONS, general_length=2)
     pixels, query = images(9)
     prediction = method.predict(pixels, query)
-    keys, prompts = method.experts.keys.stacked(), method.experts.prompts.stacked()
+    keys, prompts = method.keys.stacked(), method.prompts.stacked()
     nearest = [
         max(range(3), key=lambda t, q=q: float(F.cosine_similarity(q, keys[t], dim=0)))
         for q in query
@@ -51,20 +51,20 @@ def test_in_training_the_own_prompt_is_used_and_the_own_key_is_pulled(name: str)
     method = begun(name, **OPTIONS)
     pixels, query = images(9)
     inject, losses, _ = method.prompt(method.backbone.embed(pixels), query, training=True)
-    own = method.experts.keys.current
+    own = method.keys.current
     cosines = [float(q @ own / (q.norm() * own.norm())) for q in query]
     close(losses["pull"], torch.tensor(-0.4 * sum(cosines) / 9))
-    for i, block in enumerate(method.experts.prompts.blocks):
+    for i, block in enumerate(method.prompts.blocks):
         for pair in inject.prefix[block]:
-            assert torch.equal(pair, method.experts.prompts.current[i])
+            assert torch.equal(pair, method.prompts.current[i])
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_new_task_starts_from_the_last_prompt_with_a_fresh_key(name: str) -> None:
     method = begun(name, **OPTIONS)
-    before = {p: getattr(method.experts, p).stacked().clone() for p in ("prompts", "keys")}
+    before = {p: getattr(method, p).stacked().clone() for p in ("prompts", "keys")}
     method.begin_task(Task(3, (2 * 3, 2 * 3 + 1)))
     for part, stacked in before.items():
-        assert torch.equal(getattr(method.experts, part).frozen, stacked)
-    assert torch.equal(method.experts.prompts.current, before["prompts"][2])
-    assert not torch.equal(method.experts.keys.current, before["keys"][2])
+        assert torch.equal(getattr(method, part).frozen, stacked)
+    assert torch.equal(method.prompts.current, before["prompts"][2])
+    assert not torch.equal(method.keys.current, before["keys"][2])

@@ -2,9 +2,8 @@
 
 from typing import Literal
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import FirstSessionConfig
-from hashprompt.methods.registry import register
 
 
 @register("aper", paper="IJCV 2024, arXiv 2303.07338", code="zhoudw-zdw/RevisitingCIL")

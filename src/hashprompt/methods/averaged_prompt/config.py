@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from hashprompt.methods import kinds
-from hashprompt.methods.config import MethodConfig
-from hashprompt.methods.registry import register
+from hashprompt.methods import MethodConfig, kinds, register
 
 
 @register("averaged-prompt", family="drift compensation")

@@ -1,8 +1,6 @@
 """Options of C-ADA."""
 
-from hashprompt.methods import kinds
-from hashprompt.methods.config import MethodConfig
-from hashprompt.methods.registry import register
+from hashprompt.methods import MethodConfig, kinds, register
 
 
 @register("c-ada", paper="ECCV 2024, arXiv 2407.10281", family="adapters")

@@ -1,8 +1,7 @@
 """Options of Co²L."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import RehearsalConfig
-from hashprompt.methods.registry import register
 
 
 @register("co2l", paper="ICCV 2021, arXiv 2106.14413", code="chaht01/Co2L")

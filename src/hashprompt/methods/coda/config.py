@@ -1,8 +1,7 @@
 """Options of CODA-Prompt."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import TuningConfig
-from hashprompt.methods.registry import register
 
 
 @register("coda", paper="CVPR 2023, arXiv 2211.13218", code="GT-RIPL/CODA-Prompt")

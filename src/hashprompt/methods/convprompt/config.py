@@ -1,8 +1,7 @@
 """Options of ConvPrompt."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import TuningConfig
-from hashprompt.methods.registry import register
 
 
 @register("convprompt", paper="CVPR 2024, arXiv 2403.20317", code="CVIR/ConvPrompt")

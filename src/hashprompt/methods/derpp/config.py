@@ -1,8 +1,7 @@
 """Options of DER++."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import RehearsalConfig
-from hashprompt.methods.registry import register
 
 
 @register("derpp", paper="NeurIPS 2020, arXiv 2004.07211", code="aimagelab/mammoth")

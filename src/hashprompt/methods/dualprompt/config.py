@@ -4,13 +4,12 @@ from typing import Self
 
 from pydantic import model_validator
 
-from hashprompt.methods import kinds
-from hashprompt.methods.frames.options import KeyedConfig
-from hashprompt.methods.registry import register
+from hashprompt.methods import kinds, register
+from hashprompt.methods.s_prompt_plus.config import SPromptPlusConfig
 
 
 @register("dualprompt", paper="ECCV 2022, arXiv 2204.04799", code="google-research/l2p")
-class DualPromptConfig(KeyedConfig):
+class DualPromptConfig(SPromptPlusConfig):
     """DualPrompt: a general prompt, and one per task found by the nearest key.
 
     Args:
@@ -19,9 +18,7 @@ class DualPromptConfig(KeyedConfig):
         general_length: keys (and values) of the general prompt
     """
 
-    legacy_kv_layout: bool = False
     layers: tuple[int, ...] = (3, 4, 5)
-    prompt_length: kinds.PromptLength = 20
     general_layers: tuple[int, ...] = (1, 2)
     general_length: kinds.Count = 5
 

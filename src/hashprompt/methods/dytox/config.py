@@ -1,8 +1,7 @@
 """Options of DyTox."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import RehearsalConfig
-from hashprompt.methods.registry import register
 
 
 @register("dytox", paper="CVPR 2022, arXiv 2111.11326", code="arthurdouillard/dytox")

@@ -1,7 +1,7 @@
 """Options of ER."""
 
+from hashprompt.methods import register
 from hashprompt.methods.frames.options import RehearsalConfig
-from hashprompt.methods.registry import register
 
 
 @register("er", paper="Chaudhry et al. 2019, arXiv 1902.10486")

@@ -1,8 +1,7 @@
 """Options of EvoPrompt."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import TuningConfig
-from hashprompt.methods.registry import register
 
 
 @register("evoprompt", paper="Kurniawan et al., AAAI 2024", code="MIV-XJTU/EvoPrompt")

@@ -1,8 +1,7 @@
 """Options of EWC."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import FinetuningConfig
-from hashprompt.methods.registry import register
 
 
 @register("ewc", paper="PNAS 2017, arXiv 1612.00796")

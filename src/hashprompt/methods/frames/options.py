@@ -1,7 +1,7 @@
 """Options that the methods of a frame share. Nothing here imports torch."""
 
 import math
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import model_validator
 
@@ -67,22 +67,6 @@ class PromptConfig(HeadsConfig):
     def rate(self) -> float:
         """The learning rate of the prompts, scaled."""
         return self.lr * self.batch_size / 256
-
-
-class TaskPromptConfig(PromptConfig):
-    """The HiDe-Prompt pipeline with a prompt for every task.
-
-    Args:
-        momentum: m, share of the mean of earlier prompts in a new prompt
-    """
-
-    main: ClassVar[tuple[str, ...]] = (
-        *("batch_size", "epochs", "lr", "layers", "prompt_length", "momentum", "contrastive"),
-    )
-    legacy_kv_layout: bool = False
-    batchwise_prompt: bool = False
-    prompt_length: kinds.PromptLength = 20
-    momentum: kinds.Share = 0.01
 
 
 class TuningConfig(MethodConfig):

@@ -4,9 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import FirstSessionConfig
-from hashprompt.methods.registry import register
 
 
 @register("fsa", paper="ICCV 2023, arXiv 2303.13199", code="aresPanos/fsa")

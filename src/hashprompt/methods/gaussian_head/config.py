@@ -1,7 +1,7 @@
 """Options of Gaussian head."""
 
+from hashprompt.methods import register
 from hashprompt.methods.frames.options import HeadsConfig
-from hashprompt.methods.registry import register
 
 
 @register("gaussian-head")

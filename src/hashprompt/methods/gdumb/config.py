@@ -1,8 +1,7 @@
 """Options of GDumb."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import RehearsalConfig
-from hashprompt.methods.registry import register
 
 
 @register("gdumb", paper="ECCV 2020, DOI 10.1007/978-3-030-58536-5_31", code="drimpossible/GDumb")

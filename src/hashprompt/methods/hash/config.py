@@ -4,9 +4,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import PromptConfig
-from hashprompt.methods.registry import register
 
 RouterInit = Literal["uniform", "linear", "orthogonal"]
 

@@ -9,8 +9,8 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.frames.hide_pipeline import PromptPipeline
 from hashprompt.methods.hide.config import HideConfig
-from hashprompt.parts.slots import uniform
-from hashprompt.parts.task_prompts import TaskPrompts
+from hashprompt.parts.legacy import prefixes, shared_task
+from hashprompt.parts.slots import TaskPrompts, uniform
 
 
 class Hide(PromptPipeline[HideConfig]):
@@ -28,7 +28,10 @@ class Hide(PromptPipeline[HideConfig]):
         self.prompts.add()
 
     def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
-        return Injection(prefix=self.prompts.prefixes(task, tokens.shape[0], self.config))
+        if task is not None and self.config.batchwise_prompt:
+            task = shared_task(task)
+        chosen, layout = self.prompts.of(task, len(tokens)), self.config.legacy_kv_layout
+        return Injection(prefix=prefixes(chosen, self.prompts.blocks, layout))
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         return [self.prompts.current]

@@ -1,7 +1,7 @@
 """Options of Joint."""
 
+from hashprompt.methods import register
 from hashprompt.methods.finetune.config import FinetuneConfig
-from hashprompt.methods.registry import register
 
 
 @register("joint", joint=True)

@@ -2,9 +2,8 @@
 
 from typing import Literal
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import BufferOptions, ChosenExperts, KeyedConfig
-from hashprompt.methods.registry import register
 
 
 @register("l2p", paper="CVPR 2022, arXiv 2112.08654", code="google-research/l2p")

@@ -2,9 +2,8 @@
 
 from typing import Literal
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import TuningConfig
-from hashprompt.methods.registry import register
 
 
 @register("lae", paper="ICCV 2023, arXiv 2303.10070", code="gqk/LAE", family="adapters")

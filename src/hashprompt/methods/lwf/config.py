@@ -1,8 +1,7 @@
 """Options of LwF."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import FinetuningConfig
-from hashprompt.methods.registry import register
 
 
 @register("lwf", paper="ECCV 2016, arXiv 1606.09282")

@@ -1,8 +1,6 @@
 """Options of MACIL."""
 
-from hashprompt.methods import kinds
-from hashprompt.methods.config import MethodConfig
-from hashprompt.methods.registry import register
+from hashprompt.methods import MethodConfig, kinds, register
 
 
 @register(

@@ -2,17 +2,17 @@
 
 from typing import ClassVar, Literal
 
-from hashprompt.methods.frames.options import TaskPromptConfig
-from hashprompt.methods.registry import register
+from hashprompt.methods import register
+from hashprompt.methods.hide.config import HideConfig
 
 
 @register("norga", paper="NeurIPS 2024, arXiv 2405.14124", code="Minhchuyentoancbn/MoE_PromptCL")
-class NorgaConfig(TaskPromptConfig):
+class NorgaConfig(HideConfig):
     """NoRGa: HiDe-Prompt with a gate on the attention to prompts.
 
     Args:
         gate: σ of the gate
     """
 
-    main: ClassVar[tuple[str, ...]] = (*TaskPromptConfig.main, "gate")
+    main: ClassVar[tuple[str, ...]] = (*HideConfig.main, "gate")
     gate: Literal["tanh", "sigmoid", "gelu", "relu"] = "tanh"

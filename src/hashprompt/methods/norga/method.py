@@ -4,6 +4,7 @@ Le et al., NeurIPS 2024.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -11,11 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import TaskView, blocks_of
-from hashprompt.methods.frames.hide_pipeline import PromptPipeline
+from hashprompt.methods.hide.method import Hide
 from hashprompt.methods.norga.config import NorgaConfig
-from hashprompt.parts.slots import uniform
-from hashprompt.parts.task_prompts import TaskPrompts
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -25,26 +23,19 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Norga(PromptPipeline[NorgaConfig]):
+class Norga(Hide):
     """Ŝ = S + a·σ(b·S) on the scores S of prompts; a and b are learned on the first task."""
 
-    keeps = (*PromptPipeline.keeps, "prompts.frozen")
     stores = "routers: gates"
+    config: NorgaConfig
 
     def __init__(self, config: NorgaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        blocks, length = blocks_of(config.layers, backbone), config.prompt_length
-        self.prompts = TaskPrompts(blocks, length, backbone.dim, uniform(1), config.momentum)
         self.gates = nn.Parameter(torch.ones(len(self.prompts.blocks), 2))  # (blocks, [b, a])
 
-    def begin_task(self, task: TaskView) -> None:
-        super().begin_task(task)
-        self.prompts.add()
-
     def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
-        prefix = self.prompts.prefixes(task, tokens.shape[0], self.config)
         gates = {block: partial(self.gate, i) for i, block in enumerate(self.prompts.blocks)}
-        return Injection(prefix=prefix, gates=gates)
+        return replace(super().inject(tokens, task), gates=gates)
 
     def gate(self, position: int, scores: Tensor) -> Tensor:
         """a·σ(b·S) of a prompted block."""

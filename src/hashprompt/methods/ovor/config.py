@@ -4,9 +4,8 @@ from typing import Self
 
 from pydantic import model_validator
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import TuningConfig
-from hashprompt.methods.registry import register
 
 
 @register(

@@ -2,9 +2,8 @@
 
 from typing import Literal
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import DomainConfig
-from hashprompt.methods.registry import register
 
 
 @register("pina", paper="Wang et al., ECCV 2024", code="QWangCV/PINA")

@@ -2,9 +2,8 @@
 
 from typing import Literal
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import FirstSessionConfig
-from hashprompt.methods.registry import register
 
 
 @register("ranpac", paper="NeurIPS 2023, arXiv 2307.02251", code="RanPAC/RanPAC")

@@ -1,8 +1,7 @@
 """Options of S-Prompt++."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import KeyedConfig
-from hashprompt.methods.registry import register
 
 
 @register("s-prompt-plus", paper="NeurIPS 2023, arXiv 2310.07234", code="thu-ml/HiDe-Prompt")

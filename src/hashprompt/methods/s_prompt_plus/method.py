@@ -10,28 +10,38 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.methods.s_prompt_plus.config import SPromptPlusConfig
-from hashprompt.parts.slots import between
-from hashprompt.parts.task_prompts import KeyedPrompts
+from hashprompt.parts.cosine import cosine
+from hashprompt.parts.legacy import prefixes, shared_task
+from hashprompt.parts.slots import TaskPrompts, TaskSlots, between
 
 
 class SPromptPlus(PromptTuning[SPromptPlusConfig]):
     """Expert prompts e_t with keys k_t; those of earlier tasks stay as they are."""
 
-    keeps = ("experts.prompts.frozen", "experts.keys.frozen")
-    stores = "prompts: experts.prompts; routers: experts.keys"
+    keeps = ("prompts.frozen", "keys.frozen")
+    stores = "routers: keys"
 
     def __init__(self, config: SPromptPlusConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         blocks, start = blocks_of(config.layers, backbone), between(*config.init_range)
-        self.experts = KeyedPrompts(blocks, config.prompt_length, backbone.dim, start)  # e_t, k_t
+        self.prompts = TaskPrompts(blocks, config.prompt_length, backbone.dim, start)  # e_t
+        self.keys = TaskSlots((backbone.dim,), start)  # k_t
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
-        self.experts.add()
+        self.prompts.add()
+        self.keys.add(copy_last=False)
 
     def prompt(self, tokens: Tensor, query: Tensor, training: bool) -> PromptOutput:
-        prefix, losses, task = self.experts.choose(query, training, self.config)
-        return PromptOutput(Injection(prefix=prefix), losses, task)
+        losses, task = {}, None
+        if training:  # the task is known, and only its key is pulled towards its images
+            pull = cosine(query, self.keys.current[None]).mean()
+            losses = {"pull": -self.config.pull * pull}
+        else:
+            task = cosine(query, self.keys.stacked()).argmax(1)
+            task = shared_task(task) if self.config.batchwise_prompt else task
+        chosen, layout = self.prompts.of(task, len(query)), self.config.legacy_kv_layout
+        return PromptOutput(Injection(prefixes(chosen, self.prompts.blocks, layout)), losses, task)
 
     def prompt_parameters(self) -> list[nn.Parameter]:
-        return self.experts.trained()
+        return [self.prompts.current, self.keys.current]

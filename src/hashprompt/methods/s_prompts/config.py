@@ -1,8 +1,7 @@
 """Options of S-Prompts."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import DomainConfig
-from hashprompt.methods.registry import register
 
 
 @register("s-prompts", paper="NeurIPS 2022, arXiv 2207.12819", code="iamwangyabin/S-Prompts")

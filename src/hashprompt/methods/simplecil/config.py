@@ -1,7 +1,6 @@
 """Options of SimpleCIL."""
 
-from hashprompt.methods.config import MethodConfig
-from hashprompt.methods.registry import register
+from hashprompt.methods import MethodConfig, register
 
 
 @register(

@@ -4,9 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import AlignedConfig
-from hashprompt.methods.registry import register
 
 
 @register("slca", paper="ICCV 2023, arXiv 2303.05118", code="GengDavid/SLCA")

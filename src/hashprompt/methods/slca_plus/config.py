@@ -1,8 +1,7 @@
 """Options of SLCA++."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import AlignedConfig
-from hashprompt.methods.registry import register
 
 
 @register("slca-plus", paper="arXiv 2408.08295", code="GengDavid/SLCA", scenarios=("class",))

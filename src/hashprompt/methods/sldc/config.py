@@ -2,9 +2,8 @@
 
 from typing import Literal
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import AlignedConfig
-from hashprompt.methods.registry import register
 
 
 @register("sldc", paper="AAAI 2026, arXiv 2511.09926")

@@ -1,8 +1,7 @@
 """Options of SMoPE."""
 
-from hashprompt.methods import kinds
+from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import ChosenExperts, TuningConfig
-from hashprompt.methods.registry import register
 
 
 @register(

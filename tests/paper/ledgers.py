@@ -22,9 +22,9 @@ def result_of(plan: Plan, faa: float, **changes: Any) -> dict[str, Any]:
 
 def draw_only(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports draw one figure only, which takes less time."""
-    from hashprompt.paper import figures
+    from hashprompt.paper import report
 
-    monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name]})
+    monkeypatch.setattr(report, "FIGURES", {name: report.FIGURES[name]})
 
 
 def write_ledger(

@@ -27,14 +27,16 @@ FORMATS = {"hours": "+.3g", "usage entropy": "+.3f", "prompt parameters": "+,.0f
 
 
 class Check(Options):
-    """A comparison of two rows."""
+    """A comparison of two rows.
+
+    Args:
+        evaluations: names of further evaluations: of ours, of theirs.
+    """
 
     table: str
     ours: str
     theirs: str
-    evaluations: list[str] = Field(
-        default_factory=list, description="names of further evaluations: of ours, of theirs"
-    )
+    evaluations: list[str] = Field(default_factory=list)
 
     @property
     def text(self) -> str:

@@ -18,9 +18,13 @@ ByScale = dict[Scale, dict[str, Any]]  # options
 
 
 class Column(Options):
-    """A column of numbers."""
+    """A column of numbers.
 
-    set: str = Field(description="data set, by its name in the paper")
+    Args:
+        set: data set, by its name in the paper.
+    """
+
+    set: str
     metric: Literal["FAA", "CAA", "FM", "hours", "drift"] = "FAA"
 
     @property
@@ -29,17 +33,25 @@ class Column(Options):
 
 
 class PaperRow(RowSpec):
-    """A row: its name in the paper, the run that stands for it, the paper's values."""
+    """A row: its name in the paper, the run that stands for it, the paper's values.
 
-    name: str = Field(description="unique in its table")
-    labels: list[str] = Field(default_factory=list, description="cells before the numbers")
-    backbone: str = Field("sup21k", description="weights at scale full")
-    at: ByScale = Field(default_factory=dict, description="options of one scale")
-    paper: list[float | tuple[float, float]] = Field(
-        default_factory=list, description="values of the paper: mean, or mean and deviation"
-    )
-    series: str = Field("", description="line in a figure")
-    x: float | None = Field(None, description="position on that line")
+    Args:
+        name: unique in its table.
+        labels: cells before the numbers.
+        backbone: weights at scale full.
+        at: options of one scale.
+        paper: values of the paper: mean, or mean and deviation.
+        series: line in a figure.
+        x: position on that line.
+    """
+
+    name: str
+    labels: list[str] = Field(default_factory=list)
+    backbone: str = "sup21k"
+    at: ByScale = Field(default_factory=dict)
+    paper: list[float | tuple[float, float]] = Field(default_factory=list)
+    series: str = ""
+    x: float | None = None
 
 
 class Mark(Options):
@@ -51,23 +63,32 @@ class Mark(Options):
 
 
 class Experiment(Options):
-    """A table, or the runs of a figure."""
+    """A table, or the runs of a figure.
+
+    Args:
+        label: in the LaTeX source.
+        header: headings of labels.
+        uses: tables whose runs it needs.
+        options: options of all runs.
+        at: options of one scale.
+        streams: other streams of a scale.
+        evaluate: further evaluations; see `Grid.evaluate`.
+        notes: differences of a scale.
+    """
 
     name: str
     title: str
-    label: str = Field("", description="in the LaTeX source")
-    header: list[str] = Field(default_factory=lambda: ["row"], description="headings of labels")
+    label: str = ""
+    header: list[str] = Field(["row"])
     columns: list[Column] = Field(default_factory=list)
     rows: list[PaperRow] = Field(default_factory=list)
-    uses: list[str] = Field(default_factory=list, description="tables whose runs it needs")
-    scales: list[Scale] = Field(default_factory=lambda: list(SCALES))
-    options: dict[str, Any] = Field(default_factory=dict, description="options of all runs")
-    at: ByScale = Field(default_factory=dict, description="options of one scale")
-    streams: dict[Scale, str] = Field(default_factory=dict, description="other streams of a scale")
-    evaluate: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="further evaluations; see `Grid.evaluate`"
-    )
-    notes: dict[Scale, str] = Field(default_factory=dict, description="differences of a scale")
+    uses: list[str] = Field(default_factory=list)
+    scales: list[Scale] = Field([*SCALES])
+    options: dict[str, Any] = Field(default_factory=dict)
+    at: ByScale = Field(default_factory=dict)
+    streams: dict[Scale, str] = Field(default_factory=dict)
+    evaluate: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    notes: dict[Scale, str] = Field(default_factory=dict)
     marks: list[Mark] = Field(default_factory=list)
 
     @property
@@ -94,15 +115,10 @@ class Experiment(Options):
     def marks_on(self, row: PaperRow, column: Column) -> list[str]:
         """Numbers of the marks on a cell."""
         return [
-            mark_number(number)
-            for number, mark in enumerate(self.marks)
+            f"†{number}"
+            for number, mark in enumerate(self.marks, 1)
             if row.name in mark.rows and column.name in mark.columns
         ]
-
-
-def mark_number(number: int) -> str:
-    """`†1` for the mark of number 0."""
-    return f"†{number + 1}"
 
 
 class StreamOfSet(Options):
@@ -148,9 +164,8 @@ def find_experiment(name: str) -> Experiment:
     """A table or figure by its name."""
     known = experiments()
     if name.upper() not in known:
-        raise UserError(
-            f"{unknown('table or figure', name.upper(), known)} See `hashprompt paper list`."
-        )
+        text = unknown("table or figure", name.upper(), known)
+        raise UserError(f"{text} See `hashprompt paper list`.")
     return known[name.upper()]
 
 

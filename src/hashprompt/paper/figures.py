@@ -78,7 +78,7 @@ def expert_use(results: Results, place: Place) -> Figure | None:
             axes.bar(places, heights, 0.4, color=PALETTE[number], label=f"{label}: {numbers}")
             count_from_one(axes.xaxis, len(shares))
     axes.grid(visible=False, axis="x")
-    return _with_legend(axes)
+    return _drawn(axes)
 
 
 def forgetting(results: Results, place: Place) -> Figure | None:
@@ -100,7 +100,7 @@ def forgetting(results: Results, place: Place) -> Figure | None:
     axes.set_xticks(range(len(names)), [literal(name) for name in names])
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.grid(visible=False, axis="x")
-    return _with_legend(axes)
+    return _drawn(axes)
 
 
 def use_per_task(panel: str, row: str, results: Results, place: Place) -> Figure | None:
@@ -215,17 +215,15 @@ def _series(results: Results, place: Place, table: str, metric: str) -> dict[str
     return {name: dict(sorted(line.items())) for name, line in lines.items() if len(line) > 1}
 
 
-def _drawn(axes: Axes, lines: Mapping[str, Points], columns: int = 1) -> Figure | None:
-    plot_lines(axes, lines)
-    return _with_legend(axes, columns)
-
-
 def _metric(runs: Sequence[ResultData], name: str) -> Stat | None:
     return Stat.of([run["metrics"][name] for run in runs])
 
 
-def _with_legend(axes: Axes, columns: int = 1) -> Figure | None:
-    """The figure, or None if nothing was drawn."""
+def _drawn(
+    axes: Axes, lines: Mapping[str, Points] | None = None, columns: int = 1
+) -> Figure | None:
+    """The figure with a legend, or None if nothing was drawn."""
+    plot_lines(axes, lines or {})
     if not axes.get_legend_handles_labels()[0]:
         return None
     legend_below(axes, columns)

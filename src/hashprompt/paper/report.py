@@ -7,9 +7,11 @@ from pathlib import Path
 
 from hashprompt.paper.claims import RULE, check_claims
 from hashprompt.paper.data import experiments, scale_table
+from hashprompt.paper.figures import FIGURES
 from hashprompt.paper.grids import Place
 from hashprompt.paper.result_tables import marks_of, progress_table, tables_of
 from hashprompt.paper.results import Results
+from hashprompt.report.figures import page_figure
 from hashprompt.report.pages import PageFigure, render_template
 from hashprompt.report.text_table import TextTable
 from hashprompt.storage.files import as_given, inside, make_folder, write_atomically
@@ -91,13 +93,8 @@ def _tables(results: Results) -> Iterator[Section]:
 
 
 def _figures(results: Results, place: Place) -> Section:
-    from hashprompt.paper.figures import FIGURES
-    from hashprompt.report.figures import render
-
     found = {}
     for name, (draw, caption) in FIGURES.items():
-        light, dark = (render(partial(draw, results, place), dark=dark) for dark in (False, True))
-        if light and dark:
-            file = f"{name}-{results.name(place).replace(' ', '-')}.png"
-            found[file] = PageFigure(light, dark, f"figure {name}", caption)
+        if figure := page_figure(partial(draw, results, place), f"figure {name}", caption):
+            found[f"{name}-{results.name(place).replace(' ', '-')}.png"] = figure
     return Section(2, f"Figures, {results.name(place)}", figures=found)

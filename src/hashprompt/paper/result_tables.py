@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from hashprompt.paper.data import Column, Experiment, PaperRow, experiments, mark_number
+from hashprompt.paper.data import Column, Experiment, PaperRow, experiments
 from hashprompt.paper.grids import Place
 from hashprompt.paper.results import Results, RunsOfRow
 from hashprompt.report import ResultData
@@ -84,7 +84,7 @@ def tables_of(experiment: Experiment, results: Results) -> Iterator[PaperTable]:
 
 def marks_of(experiment: Experiment) -> list[str]:
     """Contradictions in the paper, with the numbers in the cells."""
-    marks = [f"{mark_number(n)} {mark.text}" for n, mark in enumerate(experiment.marks)]
+    marks = [f"†{number} {mark.text}" for number, mark in enumerate(experiment.marks, 1)]
     values = [value for row in experiment.rows for value in row.paper]
     has_none = values and all(isinstance(value, float) for value in values)
     is_time = any(column.metric == "hours" for column in experiment.columns)

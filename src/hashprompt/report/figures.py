@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from hashprompt.report import ResultData
 from hashprompt.report.measures import usage_entropy
+from hashprompt.report.pages import PageFigure
 from hashprompt.report.text_table import Stat
 from hashprompt.texts import visible
 
@@ -223,15 +224,8 @@ def timings(result: ResultData) -> Figure | None:
     return figure_of(axes)
 
 
-FIGURES: dict[str, Callable[[ResultData], Figure | None]] = {
-    "accuracy_matrix": accuracy_matrix,
-    "accuracy_curves": accuracy_curves,
-    "usage_per_task": usage_per_task,
-    "routing": routing,
-    "drift": drift,
-    "parameters": parameters,
-    "timings": timings,
-}
+DRAWN = (accuracy_matrix, accuracy_curves, usage_per_task, routing, drift, parameters, timings)
+FIGURES: dict[str, Callable[[ResultData], Figure | None]] = {d.__name__: d for d in DRAWN}
 
 
 def render(draw: Callable[[], Figure | None], dark: bool = False) -> bytes | None:
@@ -243,6 +237,12 @@ def render(draw: Callable[[], Figure | None], dark: bool = False) -> bytes | Non
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
         return buffer.getvalue()
+
+
+def page_figure(draw: Callable[[], Figure | None], alt: str, caption: str) -> PageFigure | None:
+    """A figure on light and on dark paper; None if there is no data."""
+    light, dark = render(draw), render(draw, dark=True)
+    return PageFigure(light, dark, alt, caption) if light and dark else None
 
 
 def _round_down(percent: float) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hashprompt.errors import UserError
 from hashprompt.report import ResultData, read_result
-from hashprompt.report.figures import FIGURES, render
+from hashprompt.report.figures import FIGURES, page_figure
 from hashprompt.report.pages import PageFigure, plain, render_template
 from hashprompt.runs.plan import make_plan
 from hashprompt.storage.files import inside, write_atomically
@@ -51,11 +51,10 @@ def write_report(run_dir: Path) -> Path:
     result = read_result(run_dir)
     figures = []
     for name, draw in FIGURES.items():
-        light = render(partial(draw, result))
-        dark = render(partial(draw, result), dark=True)
-        if light and dark:
-            write_atomically(inside(run_dir, "figures", f"{name}.png"), light)
-            figures.append(PageFigure(light, dark, name.replace("_", " "), CAPTIONS[name]))
+        figure = page_figure(partial(draw, result), name.replace("_", " "), CAPTIONS[name])
+        if figure:
+            write_atomically(inside(run_dir, "figures", f"{name}.png"), figure.light)
+            figures.append(figure)
     page = inside(run_dir, "report.html")
     write_atomically(page, render_page(result, figures).encode())
     return page
@@ -63,24 +62,17 @@ def write_report(run_dir: Path) -> Path:
 
 def render_page(result: ResultData, figures: Sequence[PageFigure]) -> str:
     """The page of a run, given its figures."""
-    config, protocol = result["config"], result["protocol"]
+    config = result["config"]
     names = {name: config.get(name) for name in ("preset", "backbone", "seed")}
     diagnostics = result.get("diagnostics") or []
     return render_template(
         "run.html",
         title=f"{config['method']} on {config['stream']}",
         lead=" · ".join(f"{name} {v}" for name, v in names.items() if v is not None),
-        legacy=protocol.get("legacy"),
+        result=result,
         meanings=METRICS,
-        metrics=result["metrics"],
         figures=figures,
         command=reproduce_command(config),
-        protocol=protocol,
-        options=config.get("options") or {},
-        passes=result.get("passes") or {},
-        keeps_images=protocol.get("keeps_images"),
-        images_stored=result.get("images_stored") or 0,
-        versions=result.get("versions") or {},
         accuracy=_matrix(result["accuracy"]),
         diagnostics=_records(diagnostics),
         explained=DIAGNOSTICS,
@@ -119,11 +111,9 @@ def routing_note(diagnostics: list[dict[str, Any]]) -> str:
 
 
 def _matrix(accuracy: list[list[float | None]]) -> Table:
-    header = ["on task", *(f"after {t + 1}" for t in range(len(accuracy)))]
-    rows = [
-        [i + 1, *("" if a is None else f"{a:.2f}" for a in row)] for i, row in enumerate(accuracy)
-    ]
-    return header, rows
+    numbered = enumerate(accuracy, 1)
+    rows = [[n, *("" if a is None else f"{a:.2f}" for a in row)] for n, row in numbered]
+    return ["on task", *(f"after {row[0]}" for row in rows)], rows
 
 
 def _records(records: list[dict[str, Any]]) -> Table:

@@ -3,12 +3,11 @@
 import base64
 import json
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hashprompt.texts import counted, visible
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 class PageFigure(NamedTuple):
@@ -26,9 +25,7 @@ def render_template(name: str, **content: Any) -> str:
 
 
 @cache
-def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # only pages need it
-
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("hashprompt.report"),
         autoescape=True,

@@ -21,6 +21,7 @@ from hashprompt.backbone.catalogue import CATALOGUE, find_file, obtain
 from hashprompt.backbone.weights import load_backbone
 from hashprompt.data.transforms.recipes import make_views
 from hashprompt.errors import UserError
+from hashprompt.options.run import RunOptions
 from hashprompt.runs import benchmark
 from hashprompt.storage import download
 from hashprompt.storage.download import file_hash
@@ -269,7 +270,7 @@ def test_the_users_statistics_replace_those_of_the_transform_and_of_the_weights(
     own = load_backbone("nano").preprocessing
 
     def found(**options: Any) -> Any:
-        return make_views(options.pop("transform", "weights"), "digits", own, True, **options)
+        return make_views(RunOptions(**options), "digits", own, True)
 
     assert found().preprocessing == found(normalize="weights").preprocessing == own
     assert found(normalize="none").preprocessing == replace(own, mean=(0.0,) * 3, std=(1.0,) * 3)

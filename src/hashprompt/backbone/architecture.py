@@ -7,7 +7,7 @@ where tensors have shapes and no content, and gets memory only if the file has e
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -20,11 +20,7 @@ from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError, shortened
 from hashprompt.storage.files import memory_budget
 
-if TYPE_CHECKING:
-    from timm.models.vision_transformer import VisionTransformer
-
-    ViT = VisionTransformer | PlainViT
-
+ViT = Any  # timm's `VisionTransformer`, which has no types, or our `PlainViT`
 MAX_PATCHES = (MAX_SIDE // 16) ** 2  # attention is quadratic in them
 # Tensors that a frozen feature extractor does not need.
 HEAD_PREFIXES = ("head.", "head_dist.", "fc_norm.", "pre_logits", "mask_token", "masked_embed")
@@ -46,7 +42,7 @@ class Metadata(BaseModel):
 
 def build(
     architecture: str | None, weights: Weights, path: Path, metadata: Metadata | None
-) -> "tuple[ViT, dict[str, Any]]":
+) -> tuple[ViT, dict[str, Any]]:
     """The model of a file with its weights, and its preprocessing under timm's names.
 
     The model is ours wherever it computes the same as timm's; timm's for other architectures.
@@ -78,7 +74,7 @@ def build(
 
 
 @torch.no_grad()
-def _as_plain(vit: "VisionTransformer") -> "ViT":
+def _as_plain(vit: ViT) -> ViT:
     """Our model with timm's weights if its first block gives the same features, else timm's."""
     block: Any = vit.blocks[0]
     patch = vit.patch_embed
@@ -185,7 +181,7 @@ def _architecture_of(state: dict[str, Tensor], path: Path) -> str:
     )
 
 
-def load_strictly(vit: "ViT", weights: Weights, path: Path) -> None:
+def load_strictly(vit: ViT, weights: Weights, path: Path) -> None:
     """Fill an empty model: the file must hold all its tensors in their shapes, and no others.
 
     Tensors of a classifier are ignored.
@@ -218,7 +214,7 @@ def _filtered(vit: Any, weights: Weights, path: Path) -> dict[str, Tensor]:
         raise UserError(_other_architecture(path, str(error))) from error
 
 
-def _check_size(vit: "ViT", path: Path) -> None:
+def _check_size(vit: ViT, path: Path) -> None:
     """Refuse a model that does not fit into this machine."""
     patches = vit.patch_embed.num_patches or 0
     if patches > MAX_PATCHES:
@@ -231,7 +227,7 @@ def _check_size(vit: "ViT", path: Path) -> None:
         )
 
 
-def _check_names(vit: "ViT", state: dict[str, Tensor], weights: Weights, path: Path) -> None:
+def _check_names(vit: ViT, state: dict[str, Tensor], weights: Weights, path: Path) -> None:
     """Refuse tensors that are not those of the model, by name and shape."""
     wanted = {k: v for k, v in vit.state_dict().items() if not k.startswith(HEAD_PREFIXES)}
     wrong = [
@@ -268,7 +264,7 @@ def _other_architecture(path: Path, reason: str) -> str:
     )
 
 
-def _title(vit: "ViT") -> str:
+def _title(vit: ViT) -> str:
     config = getattr(vit, "pretrained_cfg", None)
     return f"`{config['architecture']}`" if config else "the architecture it names"
 

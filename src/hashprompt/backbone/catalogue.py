@@ -19,17 +19,17 @@ class Checkpoint:
     Args:
         summary: model and training data.
         url: the authors' address.
-        suffix: of the file; it is stored as NAME.SUFFIX.
         megabytes: computed from its layout (docs/backbones.md), not measured.
+        suffix: of the file; it is stored as NAME.SUFFIX.
         normalize: pixel statistics of its training, a key of ``STATISTICS``.
         architecture: timm's name.
     """
 
     summary: str
     url: str
-    suffix: str
     megabytes: int
-    normalize: str
+    suffix: str = ".pth"
+    normalize: str = "imagenet"
     architecture: str = "vit_base_patch16_224"
 
 
@@ -40,37 +40,30 @@ CATALOGUE: dict[str, Checkpoint] = {
     "sup21k": Checkpoint(
         "ViT-B/16, supervised on ImageNet-21k: Google's original, not AugReg, not fine-tuned",
         url="https://storage.googleapis.com/vit_models/imagenet21k/ViT-B_16.npz",
-        suffix=".npz",
         megabytes=413,
+        suffix=".npz",
         normalize="half",
     ),
     "ibot21k": Checkpoint(
         "ViT-B/16, iBOT on ImageNet-21k, teacher",
         url=f"{_IBOT}/vitb_16_pt22k/checkpoint.pth",
-        suffix=".pth",
         megabytes=1533,
-        normalize="imagenet",
     ),
     "ibot1k": Checkpoint(
         "ViT-B/16, iBOT on ImageNet-1k, teacher",
         url=f"{_IBOT}/vitb_16/checkpoint_teacher.pth",
-        suffix=".pth",
         megabytes=343,
-        normalize="imagenet",
     ),
     "dino1k": Checkpoint(
         "ViT-B/16, DINO on ImageNet-1k",
         url=f"{_FACEBOOK}/dino/dino_vitbase16_pretrain/dino_vitbase16_pretrain.pth",
-        suffix=".pth",
         megabytes=343,
-        normalize="imagenet",
     ),
     "moco1k": Checkpoint(
         "ViT-B/16, MoCo v3 on ImageNet-1k, 300 epochs",
         url=f"{_FACEBOOK}/moco-v3/vit-b-300ep/vit-b-300ep.pth.tar",
-        suffix=".pth.tar",
         megabytes=1733,
-        normalize="imagenet",
+        suffix=".pth.tar",
     ),
 }
 

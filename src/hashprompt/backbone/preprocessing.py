@@ -2,16 +2,13 @@
 
 import hashlib
 import math
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from hashprompt.backbone.architecture import HEAD_PREFIXES, MAX_PATCHES
 from hashprompt.backbone.plain import MAX_SIDE
 from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError
-
-if TYPE_CHECKING:
-    from hashprompt.backbone.architecture import ViT
 
 # Mean and deviation of each colour, for pixels in [0, 1].
 STATISTICS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
@@ -31,16 +28,9 @@ class Preprocessing:
     std: tuple[float, ...]
     interpolation: str = "bicubic"
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     def statistics(self) -> dict[str, Any]:
         """The part that does not depend on the image size, as JSON."""
-        return {
-            "mean": list(self.mean),
-            "std": list(self.std),
-            "interpolation": self.interpolation,
-        }
+        return {"mean": list(self.mean), "std": list(self.std), "interpolation": self.interpolation}
 
 
 @dataclass(frozen=True)
@@ -51,10 +41,9 @@ class LoadedBackbone:
     model: Backbone
     preprocessing: Preprocessing
     weights_sha256: str
-    native_size: int  # pixels per side of the weights
 
 
-def weights_hash(vit: "ViT") -> str:
+def weights_hash(vit: Any) -> str:
     """SHA-256 over the names and float32 bytes of all weights but the classifier's."""
     digest = hashlib.sha256()
     for key, tensor in sorted(vit.state_dict().items()):
@@ -64,7 +53,7 @@ def weights_hash(vit: "ViT") -> str:
     return digest.hexdigest()
 
 
-def resize(vit: "ViT", image_size: int | None) -> int:
+def resize(vit: Any, image_size: int | None) -> int:
     """Resample the position table for another input size."""
     patch = vit.patch_embed.patch_size[0]
     native = vit.patch_embed.img_size[0]

@@ -126,28 +126,23 @@ class Backbone(nn.Module):
         Returns:
             (B, D); (B, N, D) if all are read.
         """
-        inject = inject or Injection()
+        inject, blocks = inject or Injection(), blocks or range(self.depth)
         self._check(inject)
         with self._using(inject.weights):
-            return self._encode(tokens, inject, norm, read, blocks or range(self.depth))
-
-    def _encode(
-        self, tokens: Tensor, inject: Injection, norm: bool, read: str, blocks: range
-    ) -> Tensor:
-        length = tokens.shape[1]
-        x = tokens
-        for index in blocks:
-            extra = _given(inject.tokens.get(index), x)
-            if extra is not None:
-                x = torch.cat((x, extra), dim=1)
-            # Nothing after the last block reads any token but CLS; a gate may look at all queries.
-            cls_only = index == self.depth - 1 and read == "cls" and index not in inject.gates
-            x = run_block(self.vit.blocks[index], x, inject, index, cls_only)
-            if extra is not None and not inject.keep_tokens:
-                x = x[:, :length]
-        if read != "all":
-            x = x[:, 0] if read == "cls" else x[:, length:]
-        x = edited(inject, "norm", x, self.vit.norm(x)) if norm else x
+            length = tokens.shape[1]
+            x = tokens
+            for index in blocks:
+                extra = _given(inject.tokens.get(index), x)
+                if extra is not None:
+                    x = torch.cat((x, extra), dim=1)
+                # Only CLS is read after the last block; a gate may look at all queries.
+                cls_only = index == self.depth - 1 and read == "cls" and index not in inject.gates
+                x = run_block(self.vit.blocks[index], x, inject, index, cls_only)
+                if extra is not None and not inject.keep_tokens:
+                    x = x[:, :length]
+            if read != "all":
+                x = x[:, 0] if read == "cls" else x[:, length:]
+            x = edited(inject, "norm", x, self.vit.norm(x)) if norm else x
         if 0 in blocks and not torch.compiler.is_compiling():  # an export is no pass
             # A training pass has a graph, an evaluation pass has none.
             self.passes[f"{inject.kind}+grad" if x.requires_grad else inject.kind] += len(tokens)

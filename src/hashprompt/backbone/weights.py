@@ -57,7 +57,6 @@ def _load(
     normalize = entry.normalize if entry else weights.normalize
     if normalize is not None:
         config["mean"], config["std"] = STATISTICS[normalize]
-    native = vit.patch_embed.img_size[0]
     sha = weights_hash(vit)  # before resampling: the hash names the weights, not the input size
     preprocessing = Preprocessing(
         resize(vit, image_size),
@@ -65,4 +64,4 @@ def _load(
         tuple(config["std"]),
         config.get("interpolation", "bicubic"),
     )
-    return LoadedBackbone(name, Backbone(vit), preprocessing, sha, native)
+    return LoadedBackbone(name, Backbone(vit), preprocessing, sha)

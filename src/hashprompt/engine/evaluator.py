@@ -70,7 +70,7 @@ class Evaluator:
                 accuracy[row][stage] = percent
         self.method.train()
         share = {kind: 100 * number / images for kind, number in count.items()}
-        has_new_classes = not (stream.shared_test or stream.is_joint)
+        has_new_classes = not (stream.shared_test or stream.joint_of)
         entry = {
             "task": stage,
             "average": average_after(accuracy, stage),

@@ -170,7 +170,7 @@ class Trainer:
         ) from error
 
     def _evaluate(self, task: int) -> dict[str, Any]:
-        stage = self.stream.stage_of(task)
+        stage = task + len(self.stream.stages) - len(self.stream.tasks)
         entry, images = self.evaluator.evaluate(stage, self.state.log["accuracy"])
         self.state.log["after_task"].append(entry)
         self.state.clock.count(images)

@@ -12,8 +12,7 @@ from hashprompt.options.run import RunOptions
 def views_of(options: RunOptions, preprocessing: Preprocessing, stream: Stream) -> Views:
     """Transforms of a stream's images for a backbone."""
     flip = stream.flip if options.flip is None else options.flip
-    chosen = (options.augment, options.area, options.center, options.normalize)
-    return make_views(options.transform, stream.name, preprocessing, flip, *chosen)
+    return make_views(options, stream.name, preprocessing, flip)
 
 
 def describe_transform(

@@ -29,12 +29,6 @@ TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")  # see `temporary_name`
 class LinkError(UserError):
     """A link where only a file or folder of ours can be."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"{path} is a link. It may lead elsewhere, so it is not followed here. "
-            "Replace it by the file or folder itself."
-        )
-
 
 # Paths that may be changed. ------------------------------------------------------------------
 
@@ -51,7 +45,7 @@ def inside(folder: Path, *names: str) -> Target:
             raise ValueError(f"{name!r} is not the name of a file in a folder.")
         path = path / name
         if path.is_symlink():
-            raise LinkError(path)
+            raise LinkError(f"{path} is a link and not followed here. Put its target in its place.")
     return Target(path)
 
 

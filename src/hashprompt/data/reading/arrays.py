@@ -1,5 +1,6 @@
 """`npz:FILE`: images, labels and, optionally, domains or coarse labels as arrays."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ def read_arrays(path: Path, labels: Labels = "fine") -> ImageSource:
             f"{shortened(tested.tolist())}. Number them from 0 without gaps, the same in both."
         )
     domain_names = _names(arrays.get("domain_names"), domains)
-    return _with_domains(path.stem, train, test, names, domain_names)
+    return _fingerprinted(ImageSource(path.stem, train, test, names, domains, domain_names))
 
 
 def coarse_source(
@@ -73,9 +74,11 @@ def coarse_source(
     rank = torch.zeros(len(fine_to_coarse), dtype=torch.int64)
     by_coarse = fine_to_coarse.argsort(stable=True)
     rank[by_coarse] = torch.arange(len(fine_to_coarse)) % domains
-    tables = [ImageTable(t.images, fine_to_coarse[t.labels], rank[t.labels]) for t in (train, test)]
+    train, test = (
+        ImageTable(t.images, fine_to_coarse[t.labels], rank[t.labels]) for t in (train, test)
+    )
     names = tuple(f"fine class {d + 1} of each" for d in range(domains))
-    return _with_domains(name, tables[0], tables[1], coarse_names, names, split)
+    return _fingerprinted(ImageSource(name, train, test, coarse_names, domains, names, split=split))
 
 
 def _coarse_arrays(
@@ -94,20 +97,11 @@ def _coarse_arrays(
     return coarse_source(f"{path.stem}-coarse", train, test, fine_to_coarse, names)
 
 
-def _with_domains(
-    name: str,
-    train: ImageTable,
-    test: ImageTable,
-    class_names: tuple[str, ...],
-    domain_names: tuple[str, ...],
-    split: str | None = None,
-) -> ImageSource:
-    parts = [part for t in (train, test) for part in (t.images, t.labels, t.domains)]
-    content = tensor_hash(name, *(part for part in parts if part is not None))
-    count = len(domain_names)
-    return ImageSource(
-        name, train, test, class_names, count, domain_names, split=split, fingerprint=content
-    )
+def _fingerprinted(source: ImageSource) -> ImageSource:
+    """The source with a fingerprint that depends on the domains too."""
+    parts = [p for t in (source.train, source.test) for p in (t.images, t.labels, t.domains)]
+    content = tensor_hash(source.name, *(part for part in parts if part is not None))
+    return replace(source, fingerprint=content)
 
 
 def _are_below(numbers: np.ndarray, limit: int) -> bool:

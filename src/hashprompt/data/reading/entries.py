@@ -16,7 +16,7 @@ from hashprompt.data.reading.image_stores import open_photos
 from hashprompt.data.reading.images import file_digest
 from hashprompt.data.reading.lists import listed_entries
 from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
-from hashprompt.data.reading.threads import in_threads
+from hashprompt.data.reading.threads import reading_threads
 from hashprompt.errors import UserError
 from hashprompt.options.stream import ReadOptions
 from hashprompt.texts import in_natural_order
@@ -51,7 +51,7 @@ def source_from(
     files, shown = [entry.file for entry in entries], [entry.shown for entry in entries]
     photos, kept, about_reading = open_photos(files, reading, track, shown)
     entries = [entries[index] for index in kept]
-    read = in_threads(file_digest, [entry.file for entry in entries])
+    read = reading_threads().map(file_digest, [entry.file for entry in entries])
     digests = [d.hex() for d in track(read, "checksums of images", len(entries))]
     classes = class_names or tuple(sorted({entry.label for entry in entries}))
     if groups:

@@ -18,7 +18,7 @@ from hashprompt.data.reading.images import (
     read_image,
 )
 from hashprompt.data.reading.options import Track, untracked
-from hashprompt.data.reading.threads import in_threads, reading_threads
+from hashprompt.data.reading.threads import reading_threads
 from hashprompt.errors import UserError
 from hashprompt.options.stream import ReadOptions
 
@@ -94,8 +94,8 @@ class Photos:
 
     def __getitem__(self, rows: Tensor) -> PhotoBatch:
         chosen = self.rows[rows].tolist()
-        read = in_threads(self.store.read, chosen) if self.on_disk else map(self.store.read, chosen)
-        return PhotoBatch(read)
+        mapped = reading_threads().map if self.on_disk else map
+        return PhotoBatch(mapped(self.store.read, chosen))
 
     def select(self, rows: Tensor) -> "Photos":
         return Photos(self.store, self.rows[rows])
@@ -105,11 +105,11 @@ class Photos:
 
     def sizes(self) -> list[tuple[int, int]]:
         """(height, width) of each image."""
-        return list(in_threads(self.store.size, self.rows.tolist()))
+        return list(reading_threads().map(self.store.size, self.rows.tolist()))
 
     def digests(self) -> list[bytes]:
         """SHA-256 of each image."""
-        return list(in_threads(self.store.digest, self.rows.tolist()))
+        return list(reading_threads().map(self.store.digest, self.rows.tolist()))
 
     def content_hash(self) -> str:
         """SHA-256 over the content of all images, in order."""
@@ -170,7 +170,7 @@ def open_photos(
             problems[index] = problem
             return None
 
-    looked = in_threads(lambda index: attempt(encoded.size, index), range(len(files)))
+    looked = reading_threads().map(lambda index: attempt(encoded.size, index), range(len(files)))
     sizes = [size or (0, 0) for size in track(looked, "looking at images", len(files))]
     needed = sum(3 * height * width for height, width in sizes) / 1e9
     fits = needed <= reading.memory_gb
@@ -183,7 +183,7 @@ def open_photos(
 
     # Images that stay on disk are decoded now only if unreadable ones must be known.
     if fits or reading.unreadable == "skip":
-        list(track(in_threads(decode, range(len(files))), "reading images", len(files)))
+        list(track(reading_threads().map(decode, range(len(files))), "reading images", len(files)))
     note = f"{len(files):,} images are kept decoded in memory ({needed:.2f} GB)."
     if not fits:
         note = (

@@ -1,26 +1,17 @@
 """Threads that read and decode images."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from threading import Condition
-from typing import TypeVar
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 
 @cache
 def reading_threads() -> ThreadPoolExecutor:
     """Threads for decoding: Pillow releases the interpreter lock while it works."""
     return ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1)), "decode")
-
-
-def in_threads(function: Callable[[S], T], items: Iterable[S]) -> Iterable[T]:
-    """`function` of each item, in order."""
-    return reading_threads().map(function, items)
 
 
 class Budget:

@@ -1,6 +1,5 @@
 """The images of a stream, by its name."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,18 +17,11 @@ from hashprompt.data.streams.names import split_name
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
 
-DRAWN: dict[str, Callable[[], ImageSource]] = {
-    "glyphs": embedded.glyphs,
-    "glyphs-pairs": embedded.glyphs_pairs,
-    "glyphs-domains": embedded.glyphs_domains,
-    "digits": embedded.digits,
-}
-
 
 @cache
 def embedded_source(name: str) -> ImageSource:
     """An embedded source, drawn once in a process."""
-    return DRAWN[name]()
+    return getattr(embedded, name.replace("-", "_"))()  # a function with the name of the stream
 
 
 def load_source(name: str, options: StreamOptions, track: Track = untracked) -> ImageSource:

@@ -2,7 +2,6 @@
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,7 +13,6 @@ from hashprompt.data.streams.sources import load_source
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
 
-Scenario = Literal["class", "domain"]
 MANY = 10**6  # more than there are classes
 
 
@@ -33,7 +31,7 @@ class Stream:
     """Tasks in order, with their names and fingerprint."""
 
     name: str
-    scenario: Scenario
+    scenario: str  # `class` or `domain`
     tasks: tuple[TaskData, ...]
     class_order: tuple[int, ...]  # arrival id -> the source's class id
     class_names: tuple[str, ...]  # by arrival id
@@ -46,17 +44,9 @@ class Stream:
     joint_of: tuple[TaskData, ...] = ()  # the tasks that were merged into one
 
     @property
-    def is_joint(self) -> bool:
-        return bool(self.joint_of)
-
-    @property
     def stages(self) -> tuple[TaskData, ...]:
         """The tasks that are evaluated, also if they are learned as one."""
         return self.joint_of or self.tasks
-
-    def stage_of(self, task: int) -> int:
-        """The stage after a task."""
-        return task + len(self.stages) - len(self.tasks)
 
 
 def joint(stream: Stream) -> Stream:

@@ -12,7 +12,7 @@ from typing import Any
 from hashprompt.backbone.preprocessing import STATISTICS, Preprocessing
 from hashprompt.data.transforms.views import Colours, Views
 from hashprompt.errors import UserError
-from hashprompt.options.run import Augment, Normalize, Transform
+from hashprompt.options.run import Augment, Normalize, RunOptions, Transform
 
 CROP_OF_RESIZED = 224 / 256
 MAX_RESIZED = 4096  # pixels a side of a resized image: 200 MB
@@ -56,28 +56,24 @@ def find_recipe(transform: str, stream: str) -> tuple[str, Recipe]:
     return name, RECIPES[name]
 
 
-def make_views(
-    transform: Transform,
-    stream: str,
-    preprocessing: Preprocessing,
-    flip: bool,
-    augment: Augment | None = None,
-    area: float | None = None,
-    center: float | None = None,
-    normalize: Normalize | None = None,
-) -> Views:
-    """The views of a recipe; given values replace those of the recipe."""
-    recipe = find_recipe(transform, stream)[1]
-    center = recipe.center if center is None else center
-    _check_center(center, preprocessing.image_size)
-    normalize = normalize or recipe.normalize
+def make_views(options: RunOptions, stream: str, preprocessing: Preprocessing, flip: bool) -> Views:
+    """The views of a recipe; given options replace those of the recipe."""
+    recipe = find_recipe(options.transform, stream)[1]
+    center = options.center or recipe.center
+    resized = preprocessing.image_size / center  # the whole image, before its centre is cut out
+    if resized > MAX_RESIZED:
+        raise UserError(
+            f"center={center:g} would resize images to more than {MAX_RESIZED:,} pixels per side. "
+            f"Use {math.ceil(100 * preprocessing.image_size / MAX_RESIZED) / 100:g} or more."
+        )
+    normalize = options.normalize or recipe.normalize
     if normalize != "weights":
         mean, std = STATISTICS[normalize]
         preprocessing = replace(preprocessing, mean=mean, std=std)
     return Views(
         preprocessing,
-        augment or recipe.augment,
-        recipe.area if area is None else area,
+        options.augment or recipe.augment,
+        options.area or recipe.area,
         flip,
         center,
         recipe.colours,
@@ -85,19 +81,10 @@ def make_views(
     )
 
 
-def _check_center(center: float, image_size: int) -> None:
-    """Refuse a tiny centre: the whole image is resized before its centre is cut out."""
-    if not math.isfinite(image_size / center) or image_size / center > MAX_RESIZED:
-        raise UserError(
-            f"center={center:g} would resize images to more than {MAX_RESIZED:,} pixels per side. "
-            f"Use {math.ceil(100 * image_size / MAX_RESIZED) / 100:g} or more."
-        )
-
-
 def describe_views(views: Views, transform: Transform, stream: str) -> dict[str, Any]:
     """Views as data, for the protocol of a result."""
     description = {
-        **views.preprocessing.to_dict(),
+        **asdict(views.preprocessing),
         "augment": views.augment,
         "area": views.area,
         "center": views.center,

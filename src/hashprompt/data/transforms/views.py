@@ -4,7 +4,8 @@ Arrays of one size are transformed as a batch, on its device. Photos of differen
 recipes of other papers, are transformed image by image with torchvision.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -71,7 +72,7 @@ class Views:
 
     def to_dict(self) -> dict[str, Any]:
         """The clean view as data, to compare results and cache features."""
-        return {**self.preprocessing.to_dict(), "center": self.center}
+        return {**asdict(self.preprocessing), "center": self.center}
 
     def clean(self, images: Images) -> Tensor:
         """B images uint8 -> (B, 3, S, S) float, the whole or central image."""
@@ -173,7 +174,7 @@ class Views:
         size, mode = self.preprocessing.image_size, v2.InterpolationMode(self._mode)
         steps: list[Any] = []
         if self.augment == "crop":
-            steps.append(SquareWindow(size, mode))
+            steps.append(partial(_square_window, size=size, mode=mode))
         elif self.augment == "resized-crop":
             steps.append(v2.RandomResizedCrop(size, (self.area, 1.0), interpolation=mode))
         else:
@@ -193,18 +194,12 @@ class Views:
         return (pixels - mean) / std
 
 
-class SquareWindow:
+def _square_window(image: Tensor, size: int, mode: "v2.InterpolationMode") -> Tensor:
     """A random square of 7/8 of the shorter side, resized, which keeps proportions."""
+    from torchvision.transforms.v2.functional import resized_crop
 
-    def __init__(self, size: int, mode: "v2.InterpolationMode") -> None:
-        self.size, self.mode = size, mode
-
-    def __call__(self, image: Tensor) -> Tensor:
-        from torchvision.transforms.v2.functional import resized_crop
-
-        height, width = image.shape[-2:]
-        side = max(1, round(WINDOW * min(height, width)))
-        top = int(torch.randint(height - side + 1, ()))
-        left = int(torch.randint(width - side + 1, ()))
-        size = [self.size, self.size]
-        return resized_crop(image, top, left, side, side, size, self.mode)
+    height, width = image.shape[-2:]
+    side = max(1, round(WINDOW * min(height, width)))
+    top = int(torch.randint(height - side + 1, ()))
+    left = int(torch.randint(width - side + 1, ()))
+    return resized_crop(image, top, left, side, side, [size, size], mode)

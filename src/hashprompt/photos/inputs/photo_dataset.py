@@ -11,7 +11,7 @@ import torch
 from hashprompt.data.reading.entries import divided
 from hashprompt.data.reading.folders import Entry
 from hashprompt.data.reading.image_stores import Photos, open_photos
-from hashprompt.data.reading.threads import in_threads
+from hashprompt.data.reading.threads import reading_threads
 from hashprompt.errors import UserError
 from hashprompt.options.stream import ReadOptions
 from hashprompt.photos.inputs.image_files import content_digest
@@ -142,7 +142,7 @@ def _with_test(training: LabelledImages, test: LabelledImages) -> LabelledImages
 
 
 def _with_digests(entries: Sequence[Entry], names: Mapping[str, str]) -> list[Photo]:
-    digests = in_threads(content_digest, [entry.file for entry in entries])
+    digests = reading_threads().map(content_digest, [entry.file for entry in entries])
     return [
         Photo(entry.file, entry.name, names[entry.label], entry.part, "", entry.shown, digest)
         for entry, digest in zip(entries, digests, strict=True)

@@ -34,7 +34,7 @@ from hashprompt.paper.claims import FORMATS, check_claims
 from hashprompt.paper.data import find_experiment
 from hashprompt.paper.figures import FIGURES
 from hashprompt.paper.result_tables import tables_of
-from hashprompt.paper.results import Results, read_ledgers
+from hashprompt.paper.results import Results
 from hashprompt.report.compare import Comparison, compare_results
 from hashprompt.report.compare_figures import cost_figure
 from hashprompt.report.figures import PALETTE, figure_of, new_axes, render
@@ -198,7 +198,7 @@ def rules_table(file: str, what: str) -> str:
 
 @cache
 def paper_results() -> Results:
-    return read_ledgers([LEDGER])
+    return Results([LEDGER])
 
 
 def verdicts(file: str, what: str) -> str:

@@ -17,7 +17,7 @@ from hashprompt.paper.claims import (
 )
 from hashprompt.paper.data import find_experiment
 from hashprompt.paper.grids import Place, Setting
-from hashprompt.paper.results import read_ledgers
+from hashprompt.paper.results import Results
 from hashprompt.report.measures import MEASURES
 from hashprompt.report.statistics import Difference
 
@@ -79,12 +79,12 @@ FAA = {"MoE": 50.0, "MoE + HDR": 53.0, "MoE + HGM": 52.0, "MoE + HDR + HGM": 51.
 
 
 def checked(*folders: Path) -> dict[str, CheckedClaim]:
-    return {found.claim.name: found for found in check_claims(read_ledgers(folders))}
+    return {found.claim.name: found for found in check_claims(Results(folders))}
 
 
 def rows_of(folder: Path, name: str) -> list[list[str]]:
     """The lines of the table of a claim."""
-    return checked(folder)[name].table(read_ledgers([folder])).rows
+    return checked(folder)[name].table(Results([folder])).rows
 
 
 def test_verdicts_from_runs(tmp_path: Path) -> None:

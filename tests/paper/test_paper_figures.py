@@ -8,13 +8,13 @@ from ledgers import NANO, result_of, write_ledger
 
 from hashprompt.paper.figures import FIGURES
 from hashprompt.paper.grids import Place, runs_of
-from hashprompt.paper.results import read_ledgers
+from hashprompt.paper.results import Results
 from hashprompt.report.ledger import Ledger
 
 
 def axes_of(name: str, ledger: Path) -> Any:
     """The first axes of a figure, or None."""
-    figure = FIGURES[name][0](read_ledgers([ledger]), Place("nano"))
+    figure = FIGURES[name][0](Results([ledger]), Place("nano"))
     return figure and figure.axes[0]
 
 
@@ -35,7 +35,7 @@ def lines_of(name: str, ledger: Path) -> dict[str, list[tuple[float, float]]]:
 )
 def test_what_has_no_runs_is_not_drawn(table: str, drawn: set[str], tmp_path: Path) -> None:
     write_ledger(tmp_path, [table], lambda row, seed: 60.0)
-    results = read_ledgers([tmp_path])
+    results = Results([tmp_path])
     found = {name for name, (draw, _) in FIGURES.items() if draw(results, Place("nano"))}
     assert found == drawn
 

@@ -12,7 +12,7 @@ from hashprompt.paper.data import find_experiment
 from hashprompt.paper.grids import Place, runs_of
 from hashprompt.paper.report import write_paper_report
 from hashprompt.paper.result_tables import marks_of, tables_of
-from hashprompt.paper.results import read_ledgers
+from hashprompt.paper.results import Results
 from hashprompt.report.ledger import Ledger
 from hashprompt.report.measures import (
     MEASURES,
@@ -26,7 +26,7 @@ from hashprompt.runs.plan import make_plan
 
 def rows_of(folder: Path, name: str) -> dict[str, list[list[str]]]:
     """Title -> lines of each table of an experiment."""
-    found = tables_of(find_experiment(name), read_ledgers([folder]))
+    found = tables_of(find_experiment(name), Results([folder]))
     return {table.title: table.rows for table in (each.table() for each in found)}
 
 
@@ -55,24 +55,24 @@ def test_cells_that_were_not_run_say_so(tmp_path: Path) -> None:
 
 def test_runs_that_belong_to_no_table_make_no_place(tmp_path: Path) -> None:
     write_ledger(tmp_path, ["T5"], lambda row, seed: 60.0)
-    before = read_ledgers([tmp_path])
+    before = Results([tmp_path])
     for stream, backbone in (("split-cub200", "tiny.safetensors"), ("npz:own.npz", "own.pth")):
         other = make_plan("hash", stream, backbone, options={"lr": 0.123}, files_needed=False)
         Ledger(tmp_path).write(other.digest, result_of(other, 50.0))
-    assert read_ledgers([tmp_path]).places == before.places
+    assert Results([tmp_path]).places == before.places
 
 
 def test_files_of_the_user_make_places_of_their_own(tmp_path: Path) -> None:
     write_ledger(tmp_path / "a", ["T5"], lambda row, seed: 60.0, MINI)
     other = replace(MINI, stream="npz:/else/where/dogs.npz")
     write_ledger(tmp_path / "b", ["T5"], lambda row, seed: 40.0, other)
-    results = read_ledgers([tmp_path / "a", tmp_path / "b"])
+    results = Results([tmp_path / "a", tmp_path / "b"])
     assert results.places == [
         Place("mini", "npz:birds.npz", "nano"),
         Place("mini", "npz:dogs.npz", "nano"),
     ]
     assert [results.name(place) for place in results.places] == ["mini 1", "mini 2"]
-    assert read_ledgers([tmp_path / "a"]).name(results.places[0]) == "mini"
+    assert Results([tmp_path / "a"]).name(results.places[0]) == "mini"
     experiment = find_experiment("T5")
     found = [
         {r["metrics"]["FAA"] for r in results.find(p, experiment, row, "CIFAR-100").values()}
@@ -85,7 +85,7 @@ def test_files_of_the_user_make_places_of_their_own(tmp_path: Path) -> None:
 def test_the_same_run_in_two_ledgers_counts_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_ledger(tmp_path / name, ["T5"], lambda row, seed: 60.0)
-    tables = tables_of(find_experiment("T5"), read_ledgers([tmp_path / "a", tmp_path / "b"]))
+    tables = tables_of(find_experiment("T5"), Results([tmp_path / "a", tmp_path / "b"]))
     assert "60.00 ± 0.00 (3)" in next(tables).table().rows[0]
 
 
@@ -94,7 +94,7 @@ def test_runs_with_other_options_belong_nowhere_unless_the_same_are_asked_for(
 ) -> None:
     write_ledger(tmp_path, ["T5"], lambda row, seed: 60.0, replace(NANO, changes={"epochs": 1}))
     experiment = find_experiment("T5")
-    plain, changed = read_ledgers([tmp_path]), read_ledgers([tmp_path], {"epochs": 1})
+    plain, changed = Results([tmp_path]), Results([tmp_path], {"epochs": 1})
     row = experiment.rows[0]
     assert len(plain.find(Place("nano"), experiment, row, "CIFAR-100")) == 0
     assert len(changed.find(Place("nano"), experiment, row, "CIFAR-100")) == 3
@@ -106,7 +106,7 @@ def test_what_departs_from_the_protocol_is_noted(tmp_path: Path) -> None:
     strange = result_of(hgm.plan, 60.0)
     strange["protocol"] |= {"transform": "other", "keeps_images": "5 per class", "legacy": ["x"]}
     Ledger(tmp_path).write(hgm.digest, strange)
-    notes = next(tables_of(find_experiment("T5"), read_ledgers([tmp_path]))).notes()
+    notes = next(tables_of(find_experiment("T5"), Results([tmp_path]))).notes()
     assert notes[0] == "2 tasks, 4 classes, 16 training images."
     assert "MoE + HGM differs from MoE in transform." in notes
     assert "MoE + HGM keeps images of old tasks (5 per class)." in notes
@@ -123,7 +123,7 @@ def test_contradictions_and_missing_deviations_are_told() -> None:
 def test_the_report_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw_only("1c", monkeypatch)
     ledger = write_ledger(tmp_path / "ledger", ["T1", "T5", "F6"], lambda row, seed: 60 + seed)
-    page = write_paper_report(read_ledgers([ledger]), tmp_path / "out")
+    page = write_paper_report(Results([ledger]), tmp_path / "out")
     assert [f.name for f in (tmp_path / "out" / "figures").iterdir()] == ["1c-nano.png"]
     text = (tmp_path / "out" / "report.md").read_text()
     assert "| T5 | Modules of Hash | 4 of 4 |" in text
@@ -166,9 +166,9 @@ def test_an_empty_ledger_and_a_missing_one_are_refused(tmp_path: Path) -> None:
     (tmp_path / "sweep" / "ledger").mkdir(parents=True)
     for folder in (tmp_path, tmp_path / "sweep"):
         with pytest.raises(UserError, match="it has no results"):
-            read_ledgers([folder])
+            Results([folder])
     with pytest.raises(UserError, match="There is no folder"):
-        read_ledgers([tmp_path / "nowhere"])
+        Results([tmp_path / "nowhere"])
 
 
 def test_a_damaged_entry_is_refused_by_its_name(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_damaged_entry_is_refused_by_its_name(tmp_path: Path) -> None:
     file = sorted(tmp_path.glob("*.json"))[1]
     file.write_text(file.read_text().replace("60.0", "99.0", 1))
     with pytest.raises(UserError, match=f"{file.name} is damaged.*run the sweep again"):
-        read_ledgers([tmp_path])
+        Results([tmp_path])
 
 
 def test_an_entry_of_another_version_is_refused_by_its_name(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_an_entry_of_another_version_is_refused_by_its_name(tmp_path: Path) -> N
     result["config"]["options"]["gone"] = 1
     Ledger(tmp_path).write(run.digest, result)
     with pytest.raises(UserError, match=f"{run.digest}.json is of another version.*gone"):
-        read_ledgers([tmp_path])
+        Results([tmp_path])
 
 
 def test_strange_names_of_files_stay_inside_the_report(
@@ -194,7 +194,7 @@ def test_strange_names_of_files_stay_inside_the_report(
     draw_only("batch", monkeypatch)
     name = "npz:a..\\b|<b>$x$.npz"
     write_ledger(tmp_path / "l", ["F6"], lambda row, seed: 60.0, replace(MINI, stream=name))
-    write_paper_report(read_ledgers([tmp_path / "l"]), tmp_path / "out")
+    write_paper_report(Results([tmp_path / "l"]), tmp_path / "out")
     files = {file.name for file in (tmp_path / "out" / "figures").iterdir()}
     assert files == {"batch-mini.png"}
     for page in ("report.md", "report.html"):

@@ -106,11 +106,11 @@ def report(
         ledger: Folder or URI of runs, or a ledger; may be repeated.
         out: Folder of the report.
     """
-    from hashprompt.paper.results import read_ledgers
+    from hashprompt.paper.results import Results
     from hashprompt.sweeps.folder import local_places
 
     with local_places(ledger) as paths:
-        results = read_ledgers(paths, parse_settings(set_))  # before matplotlib
+        results = Results(paths, parse_settings(set_))  # before matplotlib
     from hashprompt.paper.report import write_paper_report
 
     print_line(f"Report: {write_paper_report(results, out)}")

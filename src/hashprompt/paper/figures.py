@@ -13,7 +13,7 @@ from hashprompt.data.streams.names import DEMO
 from hashprompt.paper.data import find_experiment
 from hashprompt.paper.grids import Place
 from hashprompt.paper.results import Results
-from hashprompt.report import ResultData
+from hashprompt.report import ResultData, measures
 from hashprompt.report.compare_figures import plot_points
 from hashprompt.report.figures import (
     PALETTE,
@@ -25,14 +25,6 @@ from hashprompt.report.figures import (
     new_axes,
     plot_lines,
     usage_map,
-)
-from hashprompt.report.measures import (
-    drift_by_task,
-    evaluation,
-    prompt_parameters,
-    usage_entropy,
-    usage_shares,
-    variation,
 )
 from hashprompt.report.text_table import Stat
 
@@ -57,7 +49,7 @@ def accuracy_and_size(results: Results, place: Place) -> Figure | None:
     axes = new_axes("1b  Accuracy and size", "values in prompts, routers and keys", "FAA (%)")
     points = []
     for name, runs in results.rows(place, "T1", "ImageNet-R").items():
-        size, faa = Stat.of([*map(prompt_parameters, runs)]), _metric(runs, "FAA")
+        size, faa = Stat.of([*map(measures.prompt_parameters, runs)]), _metric(runs, "FAA")
         if size and faa:
             points.append((name, max(size.mean, 1), faa, False))
     plot_points(axes, points)
@@ -70,9 +62,10 @@ def expert_use(results: Results, place: Place) -> Figure | None:
     rows = results.rows(place, "T5", "ImageNet-R")
     for number, (row, label) in enumerate(MODULATOR.items()):
         run = next(iter(rows.get(row, [])), {})
-        if shares := usage_shares(run):
-            numbers = f"forgetting {run['metrics']['FM']:.1f}, entropy {usage_entropy(run):.2f}, "
-            numbers += f"variation {variation(shares):.2f}"
+        if shares := measures.usage_shares(run):
+            numbers = f"forgetting {run['metrics']['FM']:.1f}, "
+            numbers += f"entropy {measures.usage_entropy(run):.2f}, "
+            numbers += f"variation {measures.variation(shares):.2f}"
             places = [expert + 0.4 * number - 0.2 for expert in range(len(shares))]
             heights = [100 * share for share in shares]
             axes.bar(places, heights, 0.4, color=PALETTE[number], label=f"{label}: {numbers}")
@@ -167,7 +160,7 @@ def batch_size(results: Results, place: Place) -> Figure | None:
         name: {
             options["eval_batch_size"]: values
             for way, options in find_experiment("F6").evaluate.items()
-            if any(values := [evaluation(way)(run) for run in runs])
+            if any(values := [measures.evaluation(way)(run) for run in runs])
         }
         for name, runs in results.rows(place, "F6").items()
     }
@@ -181,7 +174,7 @@ def drift(results: Results, place: Place) -> Figure | None:
     axes = new_axes("Drift of stored class means", "after task", "distance (σ)")
     lines: dict[str, dict[float, list[float]]] = {}
     for name, runs in results.rows(place, "F7").items():
-        found = [drift_by_task(run) for run in runs]
+        found = [measures.drift_by_task(run) for run in runs]
         lines[name] = {task: [each[task] for each in found] for task in found[0]}
         count_from_one(axes.xaxis, max(found[0], default=0) + 1)
     figure = _drawn(axes, lines, columns=2)

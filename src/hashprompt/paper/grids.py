@@ -11,15 +11,7 @@ from typing import Any, NamedTuple
 from hashprompt.data.streams.names import EMBEDDED
 from hashprompt.errors import UserError, shortened
 from hashprompt.options import unknown
-from hashprompt.paper.data import (
-    SCALES,
-    Experiment,
-    PaperRow,
-    Scale,
-    ScaleSpec,
-    find_experiment,
-    scale_table,
-)
+from hashprompt.paper.data import SCALES, Experiment, Scale, find_experiment, scale_table
 from hashprompt.runs.plan import Plan, make_plan, without_folders
 from hashprompt.sweeps.grid import GridRun, option_names
 
@@ -41,16 +33,6 @@ class Setting:
     backbone: str = ""
     seeds: int = SEEDS
     changes: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def spec(self) -> ScaleSpec:
-        return scale_table().scales[self.scale]
-
-    def seed_options(self) -> list[dict[str, int]]:
-        """Seeds, with class orders where the scale has its own."""
-        first = self.spec.first_order
-        orders = [{} if first is None else {"order_seed": first + n} for n in range(self.seeds)]
-        return [{"seed": number, **order} for number, order in enumerate(orders)]
 
 
 def make_setting(
@@ -93,48 +75,32 @@ def runs_of(names: Iterable[str], setting: Setting) -> list[GridRun]:
 
 
 def _runs(experiment: Experiment, setting: Setting) -> Iterator[GridRun]:
-    scale, spec = setting.scale, setting.spec
+    scale, spec = setting.scale, scale_table().scales[setting.scale]
     if scale not in experiment.scales:
-        raise UserError(
-            f"{experiment.name} cannot be run at scale {scale}, only at "
-            f"{', '.join(experiment.scales)}: {experiment.title}."
-        )
+        scales = ", ".join(experiment.scales)
+        raise UserError(f"{experiment.name} cannot be run at scale {scale}, only at {scales}.")
     own = experiment.streams.get(scale) or setting.stream or spec.stream
     sets = scale_table().sets
     streams = [own] if own else [sets[name].stream for name in experiment.sets]
-    for seeds, stream, row in product(setting.seed_options(), streams, experiment.rows):
+    for seed, stream, row in product(range(setting.seeds), streams, experiment.rows):
         known = option_names(row.method)
-        order = {name: value for name, value in seeds.items() if name != "seed"}
-        planned = make_plan(
-            method=row.method,
-            stream=stream,
-            backbone=setting.backbone or spec.backbone or row.backbone,
-            seed=seeds["seed"],
-            preset=row.preset,
-            options={
-                **{name: value for name, value in spec.if_known.items() if name in known},
-                **spec.options,
-                **order,
-                **_options(experiment, row, setting, known),
-            },
-        )
+        backbone = setting.backbone or spec.backbone or row.backbone
+        # `method/preset` where a preset needs other values.
+        of_method = spec.methods.get(f"{row.method}/{row.preset}", spec.methods.get(row.method, {}))
+        options = {  # a later one replaces an earlier one
+            **{name: value for name, value in spec.if_known.items() if name in known},
+            **spec.options,
+            **({} if spec.first_order is None else {"order_seed": spec.first_order + seed}),
+            **of_method,
+            **experiment.options,
+            **experiment.at.get(scale, {}),
+            **{name: value for name, value in setting.changes.items() if name in known},
+            **row.options,
+            **row.at.get(scale, {}),
+        }
+        planned = make_plan(row.method, stream, backbone, seed, row.preset, options)
         evaluate = {n: o for n, o in experiment.evaluate.items() if o.keys() <= known}
         yield GridRun(row.name, planned, evaluate)
-
-
-def _options(
-    experiment: Experiment, row: PaperRow, setting: Setting, known: set[str]
-) -> dict[str, Any]:
-    """Options by precedence: of the method at this scale first, of the row last."""
-    methods = setting.spec.methods  # `method/preset` where a preset needs other values
-    return {
-        **methods.get(f"{row.method}/{row.preset}", methods.get(row.method, {})),
-        **experiment.options,
-        **experiment.at.get(setting.scale, {}),
-        **{name: value for name, value in setting.changes.items() if name in known},
-        **row.options,
-        **row.at.get(setting.scale, {}),
-    }
 
 
 def check_changes(found: Iterable[Experiment], changes: Mapping[str, Any]) -> None:

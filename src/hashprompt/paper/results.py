@@ -19,17 +19,13 @@ RunsOfRow = dict[SeedAndOrder, ResultData]
 
 
 class Results:
-    """Results of ledgers, by place and row."""
+    """All runs of ledgers, sweeps and run directories, by place and row."""
 
-    def __init__(
-        self,
-        entries: Iterable[tuple[Path, ResultData]],
-        changes: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, folders: Iterable[Path], changes: Mapping[str, Any] | None = None) -> None:
         check_changes(experiments().values(), changes or {})
         self._changes = json.dumps(changes or {}, sort_keys=True, default=str)
         self._runs: dict[tuple[Place, str], RunsOfRow] = {}
-        for path, result in entries:
+        for path, result in read_results(folders):
             try:
                 planned = plan_of(result["config"], files_needed=False)
             except UserError as error:
@@ -73,8 +69,3 @@ class Results:
         name = data_set if data_set in sets else next(iter(sets), "")
         found = {row.name: self.find(place, experiment, row, name) for row in experiment.rows}
         return {row: [runs[key] for key in sorted(runs)] for row, runs in found.items() if runs}
-
-
-def read_ledgers(folders: Iterable[Path], changes: Mapping[str, Any] | None = None) -> Results:
-    """All runs of ledgers, sweeps and run directories."""
-    return Results(read_results(folders), changes)

@@ -18,8 +18,6 @@ from hashprompt.runs.plan import NEUTRAL
 METRICS = ("FAA", "CAA", "FM")
 VALUE_BYTES = 4
 IMAGES = "keeps_images"  # field of the protocol; rows that differ in it may share a table
-# Neither stream nor backbone: the protocol holds their content.
-GROUPED_BY = ("method", "preset")
 # Options that make no other row; the class order of a seed is checked as part of the protocol.
 SAME_ROW = NEUTRAL | {"order_seed"}
 # Columns with means over seeds, and their measures.
@@ -189,9 +187,14 @@ def compare_results(
         runs.append(run._replace(differs=_check_protocol(run, runs, allow_mixed)))
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(_group_key(run), []).append(run)
-    for group in groups.values():
-        _refuse_repeats(group)
+        group = groups.setdefault(_group_key(run), [])
+        for other in group:
+            if other.seeds == run.seeds:
+                raise UserError(
+                    f"{other.folder} and {run.folder} are the same experiment with seed "
+                    f"{run.seeds[0]}, which would count twice in the mean. Leave one of them out."
+                )
+        group.append(run)
     rows = [_row(group, list(groups.values())) for group in groups.values()]
     # Methods that keep images of old tasks are listed separately.
     return Comparison(tuple(sorted(rows, key=lambda row: bool(row.keeps_images))))
@@ -249,7 +252,8 @@ def _differences(name: str, a: Any, b: Any) -> list[str]:
 
 
 def _group_key(run: Run) -> str:
-    named = [run.result["config"].get(name) for name in GROUPED_BY]
+    # Neither stream nor backbone: the protocol holds their content.
+    named = [run.result["config"].get(name) for name in ("method", "preset")]
     protocol = _without_order(run.result["protocol"])
     return json.dumps([named, _options(run), protocol, run.differs], sort_keys=True)
 
@@ -260,23 +264,10 @@ def _options(run: Run) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in SAME_ROW}
 
 
-def _refuse_repeats(group: list[Run]) -> None:
-    first: dict[tuple[int | None, int | None], Run] = {}
-    for run in group:
-        if (other := first.setdefault(run.seeds, run)) is not run:
-            raise UserError(
-                f"{other.folder} and {run.folder} are the same experiment with the same seed "
-                f"({run.seeds[0]}), which would count twice in the mean. Leave one of them out."
-            )
-
-
 def _row(group: list[Run], groups: Sequence[list[Run]]) -> Row:
     config = group[0].result["config"]
-    others = [
-        _options(other[0])
-        for other in groups
-        if other[0].result["config"]["method"] == config["method"]
-    ]
+    first = [other[0] for other in groups]
+    others = [_options(r) for r in first if r.result["config"]["method"] == config["method"]]
     changed = {
         name: value
         for name, value in _options(group[0]).items()

@@ -6,27 +6,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
+from hashprompt.report import figures
 from hashprompt.report.compare import Comparison
-from hashprompt.report.figures import (
-    count_from_one,
-    figure_of,
-    legend_below,
-    line_style,
-    literal,
-    new_axes,
-    plot_lines,
-)
 from hashprompt.report.text_table import Stat
 
 
 def compare_figure(comparison: Comparison) -> Figure:
     """Average accuracy after each task, one line per row with deviations over seeds."""
-    axes = new_axes("Average accuracy on all classes so far", "after task", "accuracy (%)")
+    axes = figures.new_axes("Average accuracy on all classes so far", "after task", "accuracy (%)")
     curves = {row.name: row.curve for row in comparison.rows}
-    plot_lines(axes, curves)
-    count_from_one(axes.xaxis, 1 + max((t for curve in curves.values() for t in curve), default=0))
-    legend_below(axes, columns=1 if len(curves) <= 6 else 3)
-    return figure_of(axes)
+    figures.plot_lines(axes, curves)
+    last = max((task for curve in curves.values() for task in curve), default=0)
+    figures.count_from_one(axes.xaxis, 1 + last)
+    figures.legend_below(axes, columns=1 if len(curves) <= 6 else 3)
+    return figures.figure_of(axes)
 
 
 def cost_figure(comparison: Comparison) -> Figure:
@@ -36,20 +29,20 @@ def cost_figure(comparison: Comparison) -> Figure:
     """
     keeping = any(row.keeps_images for row in comparison.rows)
     title = "Accuracy and storage" + (" (hollow: keeps images)" if keeping else "")
-    axes = new_axes(title, "MB stored next to the frozen ViT", "final average accuracy (%)")
+    axes = figures.new_axes(title, "MB stored next to the frozen ViT", "final average accuracy (%)")
     points = [
         (row.label, max(row.stored_bytes, 1) / 1e6, stat, bool(row.keeps_images))
         for row in comparison.rows
         if (stat := row.stat("FAA"))
     ]
     plot_points(axes, points)
-    return figure_of(axes)
+    return figures.figure_of(axes)
 
 
 def plot_points(axes: Axes, points: Sequence[tuple[str, float, Stat, bool]]) -> None:
     """Accuracies against sizes with names: name, size, accuracy, whether the mark is hollow."""
     for number, (_, size, stat, is_hollow) in enumerate(points):
-        style = line_style(number) | {"ls": ""}
+        style = figures.line_style(number) | {"ls": ""}
         face = "none" if is_hollow else style["color"]
         axes.errorbar(size, stat.mean, stat.std, capsize=3, markerfacecolor=face, **style)
     axes.set_xscale("log")
@@ -69,18 +62,17 @@ def _label(axes: Axes, names: list[str], places: list[tuple[float, float]]) -> N
     axes.autoscale_view()
     taken = [Bbox([p - 4, p + 4]) for p in map(axes.transData.transform, places)]
     for name, place in zip(names, places, strict=True):
+        text = figures.literal(name)
         tried = [
-            axes.annotate(
-                literal(name), place, offset, textcoords="offset points", fontsize=8, ha=align
-            )
+            axes.annotate(text, place, offset, textcoords="offset points", fontsize=8, ha=align)
             for offset, align in OFFSETS.items()
         ]
-        boxes = {text: text.get_window_extent() for text in tried}
-        best = min(tried, key=lambda text: _covered(boxes[text], taken))  # the first of equals
+        boxes = {drawn: drawn.get_window_extent() for drawn in tried}
+        best = min(tried, key=lambda drawn: _covered(boxes[drawn], taken))  # the first of equals
         taken.append(boxes[best])
-        for text in tried:
-            if text is not best:
-                text.remove()
+        for drawn in tried:
+            if drawn is not best:
+                drawn.remove()
 
 
 def _covered(box: Bbox, others: list[Bbox]) -> float:

@@ -15,12 +15,6 @@ from hashprompt.storage.files import inside, write_atomically
 
 Table = tuple[list[str], list[list[Any]]]  # header and rows
 
-METRICS = {
-    "FAA": "Final average accuracy, the mean over tasks after the last one. Higher is better.",
-    "CAA": "Cumulative average accuracy, the mean of the averages over time. Higher is better.",
-    "FM": "Forgetting, the mean loss of a task from its best accuracy. Lower is better.",
-    "BWT": "Backward transfer, the mean change of a task since it was learned. Higher is better.",
-}
 CAPTIONS = {
     "accuracy_matrix": "Read a row from left to right: how later tasks change the accuracy on one.",
     "accuracy_curves": "The gap between new classes and all classes is forgetting and confusion.",
@@ -31,19 +25,6 @@ CAPTIONS = {
     "timings": "Seconds of each phase; tii: task inference, wtp: prompts, tap: final head.",
 }
 MIN_ROUTING_VARIANCE = 0.01  # share of the mixing weights; below it, all images share one prompt
-# Fields of the diagnostics that need an explanation.
-DIAGNOSTICS = {
-    "routing_entropy": "entropy of the mixing weights of an image, in nats",
-    "score_std": "standard deviation of an image's scores over the experts",
-    "share_protected": "activations of the most-used experts (A_t)",
-    "routing_varies": "variance of the mixing weights between images, as a share",
-    "routing_by_class": "part of that variance that lies between classes",
-    "favourite_share": "images that use the most-used expert",
-    "favourites_share": "activations of the k most-used experts",
-    "usage_entropy": "normalised entropy of the use of experts; 1 is equal use",
-    "delta_over_spread": "penalty δ over the standard deviation of the scores",
-    "drift": "distance of stored class means from recomputed ones, in σ",
-}
 
 
 def write_report(run_dir: Path) -> Path:
@@ -70,12 +51,10 @@ def render_page(result: ResultData, figures: Sequence[PageFigure]) -> str:
         title=f"{config['method']} on {config['stream']}",
         lead=" · ".join(f"{name} {v}" for name, v in names.items() if v is not None),
         result=result,
-        meanings=METRICS,
         figures=figures,
         command=reproduce_command(config),
         accuracy=_matrix(result["accuracy"]),
         diagnostics=_records(diagnostics),
-        explained=DIAGNOSTICS,
         routing=routing_note(diagnostics),
     )
 

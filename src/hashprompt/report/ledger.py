@@ -67,11 +67,9 @@ class Ledger:
         then = entry.get("config", {}).get("options", {})
         for name, value in plan.options().items():
             if name not in NEUTRAL and then.get(name, value) != value:
-                raise UserError(
-                    f"The entry {plan.digest} of {self.folder} has {name}={then[name]}, a former "
-                    f"default; it is {value} now. Set {name}={then[name]} to use the entry, or "
-                    "remove it to run again."
-                )
+                text = f"The entry {plan.digest} of {self.folder} has {name}={then[name]}, a former"
+                text += f" default; it is {value} now. Set the former value, or remove the entry."
+                raise UserError(text)
         return entry or None
 
     @cached_property

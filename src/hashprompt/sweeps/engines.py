@@ -191,11 +191,9 @@ MakeWorker = Callable[[int, str], ProcessWorker | RayWorker]
 
 
 def count_cores() -> int:
-    """Cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
-        return os.cpu_count() or 1
+    """Cores that this process may use, or all where the system does not tell."""
+    is_known = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if is_known else os.cpu_count() or 1
 
 
 def visible_gpus() -> list[str]:

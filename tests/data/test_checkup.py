@@ -10,7 +10,7 @@ from PIL import Image
 
 from hashprompt.data.checking import checkup
 from hashprompt.data.checking.contact_sheet import contact_sheet
-from hashprompt.data.sets import SETS
+from hashprompt.data.sets.base import SETS
 from hashprompt.options.stream import StreamOptions
 
 

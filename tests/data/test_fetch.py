@@ -22,8 +22,7 @@ from web_server import WebServer, web_server
 
 from hashprompt.data.fetching.archives import unpack
 from hashprompt.data.fetching.fetch import fetch, verify
-from hashprompt.data.sets import SETS
-from hashprompt.data.sets.base import DataSet, PublishedFile
+from hashprompt.data.sets.base import SETS, DataSet, PublishedFile
 from hashprompt.errors import UserError
 from hashprompt.storage import download
 

@@ -178,8 +178,9 @@ def test_an_order_of_classes_is_a_list_of_all_numbers(tmp_path: Path, text: str)
     ],
 )
 def test_a_list_of_imagenet_r_holds_paths_alone(tmp_path: Path, text: str) -> None:
+    (tmp_path / "imagenet-r_train.yaml").write_text(text)
     with pytest.raises(UserError, match="a list of image paths"):
-        photo_sets._listed_paths(tmp_path / "a.yaml", text.encode())
+        photo_sets._listed(tmp_path, {})
 
 
 def test_a_pipe_is_not_what_a_data_set_needs(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import hashprompt
 from hashprompt import UserError
 from hashprompt.backbone.names import with_full_file
-from hashprompt.data.sets import SETS, DataSet
+from hashprompt.data.sets.base import SETS, DataSet
 from hashprompt.data.streams import embedded, names
 from hashprompt.runs import benchmark
 
@@ -21,7 +21,7 @@ package.__path__ = [{root!r}]
 sys.modules["hashprompt"] = package
 from hashprompt.options import run, stream
 from hashprompt.data.streams import names
-from hashprompt.data.sets import SETS, data_root
+from hashprompt.data.sets.base import SETS, data_root
 from hashprompt.errors import UserError
 assert len(names.available_streams()) > 10
 assert stream.StreamOptions().reading().memory_gb == 4

@@ -14,7 +14,8 @@ import torch
 import yaml
 from torchvision import datasets
 
-from hashprompt.data.sets import SETS, photo_sets
+from hashprompt.data.sets import photo_sets
+from hashprompt.data.sets.base import SETS
 from hashprompt.data.sets.photo_sets import CORE50_TEST as TEST
 from hashprompt.data.sets.photo_sets import CORE50_TRAIN as TRAIN
 from hashprompt.data.streams.names import available_streams

@@ -19,6 +19,7 @@ from hashprompt.backbone.plain import MAX_SIDE, Architecture, PlainViT
 from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError, shortened
 from hashprompt.storage.files import memory_budget
+from hashprompt.storage.schema import first_problem
 
 ViT = Any  # timm's `VisionTransformer`, which has no types, or our `PlainViT`
 MAX_PATCHES = (MAX_SIDE // 16) ** 2  # attention is quadratic in them
@@ -156,11 +157,9 @@ def own_metadata(weights: Weights, path: Path) -> Metadata | None:
     try:
         return Metadata(**metadata)
     except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        field = ".".join(map(str, problem["loc"]))
         raise UserError(
-            f"{path} describes its architecture wrongly: {shortened(field)}="
-            f"{shortened(problem['input'])}: {problem['msg']}. Name it as ARCHITECTURE@FILE."
+            f"{path} describes its architecture wrongly: {first_problem(error)}. Name it as "
+            "ARCHITECTURE@FILE."
         ) from error
 
 
@@ -252,9 +251,7 @@ def _check_numbers(name: str, tensor: Tensor, path: Path) -> None:
         found, *kinds = (str(kind).removeprefix("torch.") for kind in (tensor.dtype, *NUMBERS))
         raise UserError(f"{path} holds `{name}` as {found}; weights are {', '.join(kinds)}.")
     if tensor.numel() and not torch.stack(tensor.aminmax()).isfinite().all():
-        raise UserError(
-            f"`{name}` in {path} holds infinite or NaN values: the file is damaged. Get it again."
-        )
+        raise UserError(f"`{name}` in {path} holds infinite or NaN values. Get the file again.")
 
 
 def _other_architecture(path: Path, reason: str) -> str:

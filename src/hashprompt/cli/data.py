@@ -13,7 +13,7 @@ from hashprompt.ui.terminal import PlainTable, styled
 
 if TYPE_CHECKING:
     from hashprompt.data.checking.checkup import Checkup
-    from hashprompt.data.sets import DataSet
+    from hashprompt.data.sets.base import DataSet
 
 app = typer.Typer(no_args_is_help=True, help="List, check and download data sets.")
 Root = Annotated[
@@ -25,7 +25,7 @@ MAX_ROWS = 12  # of the table of classes
 @app.command("list", cls=Command)
 def list_sets(root: Root = None) -> None:
     """List the published benchmarks and whether they are on this machine."""
-    from hashprompt.data.sets import SETS
+    from hashprompt.data.sets.base import SETS
 
     place = _root(root)
     table = PlainTable(box=None, pad_edge=False)
@@ -52,7 +52,7 @@ def fetch(name: Annotated[str, typer.Argument(metavar="NAME")], root: Root = Non
         name: A data set; see `hashprompt data list`.
     """
     from hashprompt.data.fetching.fetch import fetch as fetch_set
-    from hashprompt.data.sets import SETS
+    from hashprompt.data.sets.base import SETS
     from hashprompt.options import unknown
     from hashprompt.ui.progress import download_bars
 
@@ -144,6 +144,6 @@ def _state(data: "DataSet", root: Path) -> str:
 
 
 def _root(chosen: Path | None) -> Path:
-    from hashprompt.data.sets import data_root
+    from hashprompt.data.sets.base import data_root
 
     return data_root(str(chosen) if chosen else None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hashprompt.data.sets import SETS
+from hashprompt.data.sets.base import SETS
 from hashprompt.paper.data import find_experiment, scale_table
 from hashprompt.runs.plan import Plan, make_plan
 from hashprompt.sweeps.estimate import Sizes, cost_of

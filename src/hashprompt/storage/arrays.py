@@ -41,8 +41,7 @@ def _check_sizes(members: list[zipfile.ZipInfo], path: Path, size: int) -> None:
     total = sum(member.file_size for member in members)
     if total > SMALL and total > MAX_RATIO * size:
         raise UserError(
-            f"{path} has {size / 1e6:,.1f} MB and would take {total / 1e6:,.0f} MB unpacked. It is "
-            "not opened: images and weights do not shrink so much."
+            f"{path} has {size / 1e6:,.1f} MB and would take {total / 1e6:,.0f} MB unpacked."
         )
     if total > memory_budget():
         raise UserError(

@@ -155,9 +155,7 @@ class _Client:
 
 def _check_redirect(old: httpx2.URL, new: httpx2.URL) -> None:
     if new.scheme != "https" and (new.scheme != "http" or old.scheme == "https"):
-        raise RefusedError(
-            f"the server leads from {old.scheme} to {shortened(new)}, which is not followed"
-        )
+        raise RefusedError(f"the server leads from {old.scheme} to {shortened(new)}: not followed")
 
 
 def _content_length(response: httpx2.Response) -> int | None:

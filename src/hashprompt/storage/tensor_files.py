@@ -6,7 +6,7 @@ Nothing here imports torch before tensors are read or written.
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from hashprompt.errors import UserError, shortened
 from hashprompt.storage.files import memory_budget, open_file
@@ -65,20 +65,16 @@ def read_checkpoint(path: Path, harmless: list[Any]) -> Any:
     from torch.serialization import safe_globals
 
     with open_file(path, memory_budget()) as file:
-        _check_packing(path, file)
-    with safe_globals(harmless):
-        return torch.load(path, map_location="cpu", weights_only=True)
-
-
-def _check_packing(path: Path, file: BinaryIO) -> None:
-    """Refuse a compressed zip file: `torch.save` does not compress."""
-    if not zipfile.is_zipfile(file):
-        return  # torch's older format
-    with zipfile.ZipFile(file) as packed:
-        members = packed.infolist()
+        members = []
+        if zipfile.is_zipfile(file):  # else torch's older format
+            with zipfile.ZipFile(file) as packed:
+                members = packed.infolist()
     size, unpacked = path.stat().st_size, sum(member.file_size for member in members)
+    # `torch.save` does not compress.
     if unpacked > size or any(m.compress_type != zipfile.ZIP_STORED for m in members):
         raise UserError(
             f"{path} has {size / 1e6:,.1f} MB and would take {unpacked / 1e6:,.0f} MB unpacked; "
             "files of torch are not compressed. It is not opened."
         )
+    with safe_globals(harmless):
+        return torch.load(path, map_location="cpu", weights_only=True)

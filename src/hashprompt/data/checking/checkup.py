@@ -12,7 +12,7 @@ from torch import Tensor
 from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.reading.image_stores import Photos
 from hashprompt.data.reading.options import Track, untracked
-from hashprompt.data.sets import SETS
+from hashprompt.data.sets.base import SETS
 from hashprompt.data.streams.names import EMBEDDED
 from hashprompt.data.streams.sources import load_source
 from hashprompt.data.streams.stream import cut_source

@@ -31,7 +31,9 @@ def fetch(
         if remote.result(root).exists() and remote.gives:
             say(f"{remote.result(root)} is there.")
             continue
-        file = _at_hand(remote, root) or _download(remote, root, watch)
+        places = (root / remote.into / remote.name, root / remote.name)
+        at_hand = next((place for place in places if place.is_file()), None)
+        file = at_hand or _download(remote, root, watch)
         verify(file, remote)
         say(f"{file} is complete (checksum as published).")
         if remote.gives:
@@ -59,12 +61,6 @@ def verify(file: Path, remote: PublishedFile) -> None:
         f"{file} is not the published file: {why}, {kind.upper()} {found} instead of {expected}. "
         f"It is not opened. Remove it and fetch it again from {remote.url}."
     )
-
-
-def _at_hand(remote: PublishedFile, root: Path) -> Path | None:
-    """The file if it exists, in the root or in its folder."""
-    places = (root / remote.into / remote.name, root / remote.name)
-    return next((place for place in places if place.is_file()), None)
 
 
 def _download(remote: PublishedFile, root: Path, watch: Watch) -> Path:

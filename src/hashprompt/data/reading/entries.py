@@ -154,8 +154,7 @@ def _tasks_of(
         if other != entry.group:
             raise UserError(
                 f"Class `{entry.label}` is in two tasks, `{other}` and `{entry.group}`. Rename one "
-                "of them. If the same classes come back in other surroundings, use domains:DIR (or "
-                "the column `domain`)."
+                "of them, or use domains:DIR (the column `domain`) for classes that come back."
             )
     return tuple(groups.index(tasks[label]) for label in classes)
 

@@ -104,7 +104,11 @@ def _listed(
         if hashlib.md5(content, usedforsecurity=False).hexdigest() != R_LISTS_MD5[name]:
             split = "own-lists"
             notes.append(f"{name} is not the published list; its split is called {split}.")
-        for path in _listed_paths(root / name, content):
+        # A list is YAML of the simplest kind, with lines `- path`.
+        paths = re.findall(r"^\s*- (\S+/\S+)$", content.decode(errors="replace"), re.MULTILINE)
+        if not paths:
+            raise UserError(f"{root / name} must hold `data:` and a list of image paths.")
+        for path in paths:
             key = "/".join(PurePosixPath(path).parts[-2:])
             if key in parts:
                 raise UserError(f"{key} is listed twice in {', '.join(R_LISTS.values())}.")
@@ -115,13 +119,6 @@ def _listed(
             f"example {missing[0]}. Unpack the whole archive, or use split={HOLD_OUT}."
         )
     return parts, split, notes
-
-
-def _listed_paths(file: Path, content: bytes) -> list[str]:
-    """The lines `- path` of a list, which is YAML of the simplest kind."""
-    if paths := re.findall(r"^\s*- (\S+/\S+)$", content.decode(errors="replace"), re.MULTILINE):
-        return paths
-    raise UserError(f"{file} must hold `data:` and a list of image paths.")
 
 
 # CORe50, new instances: 50 objects filmed in eleven places; three places are the test set.
@@ -135,15 +132,11 @@ def load_core50(root: Path, options: StreamOptions, track: Track = untracked) ->
     """Training sessions are domains; the test set is the same after every one of them."""
     folder = root / CORE50_FOLDER
     need(folder, *(f"s{session}" for session in (*CORE50_TRAIN, *CORE50_TEST)))
+    parts: dict[Part, tuple[int, ...]] = {"train": CORE50_TRAIN, "test": CORE50_TEST}
     entries = [
-        Entry(
-            path,
-            f"s{session}/{label}/{path.name}",
-            label,
-            "train" if session in CORE50_TRAIN else "test",
-            f"s{session}",
-        )
-        for session in (*CORE50_TRAIN, *CORE50_TEST)
+        Entry(path, f"s{session}/{label}/{path.name}", label, part, f"s{session}")
+        for part, sessions in parts.items()
+        for session in sessions
         for label, paths in scan_classes(folder / f"s{session}")[0].items()
         for path in paths
     ]

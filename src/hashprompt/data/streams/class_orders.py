@@ -29,8 +29,8 @@ def order_classes(present: Tensor, order: str, seed: int) -> Tensor:
     places = _read_order(order, len(present))
     if sorted(places) != list(range(len(present))):
         raise UserError(
-            f"class_order={order} must list each of the numbers 0 … {len(present) - 1} once: the "
-            "places of the classes among the sorted classes."
+            f"class_order={order} must list the places 0 … {len(present) - 1} of the sorted "
+            "classes, each once."
         )
     return present[torch.tensor(places)]
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hashprompt.data.sets import SETS
+from hashprompt.data.sets.base import SETS
 from hashprompt.errors import UserError
 from hashprompt.options import unknown
 

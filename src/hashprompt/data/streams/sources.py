@@ -10,8 +10,7 @@ from hashprompt.data.reading.entries import read_folders, read_list
 from hashprompt.data.reading.folders import Groups
 from hashprompt.data.reading.huggingface import read_huggingface
 from hashprompt.data.reading.options import Track, untracked
-from hashprompt.data.sets import SETS, DataSet, data_root
-from hashprompt.data.sets.base import explain_missing
+from hashprompt.data.sets.base import SETS, DataSet, data_root, explain_missing
 from hashprompt.data.streams import embedded
 from hashprompt.data.streams.names import split_name
 from hashprompt.errors import UserError

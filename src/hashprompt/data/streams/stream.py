@@ -137,10 +137,7 @@ def _without_test(source: ImageSource, share: float) -> ImageSource:
         count = min(len(rows) - 1, max(1, round(share * len(rows))))
         held[rows[len(rows) - count :]] = True
     if not held.any():
-        raise UserError(
-            "holdout needs classes of two or more training images; here each has one. Use "
-            "holdout=0."
-        )
+        raise UserError("holdout needs a class of two or more training images. Use holdout=0.")
     return replace(source, train=train.select(~held), test=train.select(held))
 
 
@@ -203,10 +200,7 @@ def _chunks(source: ImageSource, options: StreamOptions, order: Tensor) -> list[
         return given[: options.tasks]
     count = options.tasks or min(source.tasks, len(order))
     if count > len(order):
-        raise UserError(
-            f"{count} tasks of at least one class each, but only {len(order)} classes. Use tasks="
-            f"{len(order)} or fewer."
-        )
+        raise UserError(f"{count} tasks, but only {len(order)} classes. Use fewer tasks.")
     return list(ids.tensor_split(count))  # as equal as possible
 
 

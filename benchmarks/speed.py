@@ -29,9 +29,8 @@ from hashprompt.backbone import Backbone, Injection, load_backbone
 from hashprompt.engine.optimization import make_optimizer, take_step
 from hashprompt.methods.base import Batch
 from hashprompt.methods.hash.method import Hash, HashConfig
-from hashprompt.parts.adapters import Adapters
+from hashprompt.parts.adapters import Adapters, ScaleShift
 from hashprompt.parts.lora import low_rank
-from hashprompt.parts.ssf import ScaleShift
 from hashprompt.storage.files import as_given, write_atomically
 
 SITES = Path(__file__).parents[1] / "docs" / "results" / "speed-sites.json"

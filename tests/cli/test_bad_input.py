@@ -55,10 +55,6 @@ NAMES_AND_OPTIONS = {
     "stream like markup": (["-s", "[/red]"], ["Unknown stream `[/red]`", "npz:FILE"]),
     "backbone": (["-b", "vit_tinny"], ["`vit_tinny`", "`vit_tiny_patch16_224`", "FILE"]),
     "preset": (["-m", "hide", "--preset", "bset"], ["preset of hide `bset`", "mean `best`"]),
-    **{
-        f"former preset {name}": (["--preset", name], ["now averaged-prompt", "--method averaged"])
-        for name in ("best", "pool", "photos")
-    },
     "option": (["--set", "topk=3"], ["Unknown option `topk`", "mean `top_k`"]),
     "option of another method": (["-m", "finetune"], ["Unknown option `tii_epochs`"]),
     "type": (["--set", "top_k=many"], ["top_k='many'", "valid integer"]),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hashprompt.methods.base import Batch
 from hashprompt.methods.coda.method import Coda, CodaConfig, component_weights
-from hashprompt.parts.orthogonal import orthogonal_to, orthogonality_penalty
+from hashprompt.parts.slots import orthogonal_to, orthogonality_penalty
 
 close = torch.testing.assert_close
 

@@ -51,7 +51,8 @@ def test_stored_logits_are_those_at_insertion_and_never_refreshed() -> None:
     torch.manual_seed(0)
     method, _ = rehearsed("derpp", (0, 1), buffer_per_class=3)
     before = {
-        tuple(i.flatten().tolist()): z for i, z in zip(*method.memory.all()[::3], strict=True)
+        tuple(i.flatten().tolist()): z
+        for i, z in zip(method.memory.images, method.memory.outputs, strict=True)
     }
     assert all(len(z) == 2 for z in before.values())
     later = Task(1, (2, 3, 4))

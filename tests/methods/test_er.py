@@ -29,7 +29,7 @@ def test_an_image_comes_into_the_memory_in_the_first_epoch_alone() -> None:
 def test_what_is_kept_are_the_raw_pixels_of_the_task() -> None:
     method, tasks = rehearsed("er", (0, 1), (2, 3), buffer_per_class=4)
     assert method.memory.labels.bincount().tolist() == [4, 4, 4, 4]
-    for image, label, index in zip(*method.memory.all()[:3], strict=True):
+    for image, label, index in zip(*method.memory.rows(slice(None))[:3], strict=True):
         own = tasks[index].pixels[tasks[index].labels == label]
         assert any(torch.equal(image, each) for each in own)
 

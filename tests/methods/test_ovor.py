@@ -27,6 +27,10 @@ def make_ovor(**options: Any) -> Ovor:
     return Ovor(OvorConfig(**{**defaults, **options}), small_backbone(4, lively=False))
 
 
+def found_outliers(features: Tensor, count: int, **options: Any) -> Tensor:
+    return virtual_outliers(features, count, OvorConfig(**options))
+
+
 def second_task(**options: Any) -> tuple[Ovor, Task]:
     """A learner in the middle of its second task."""
     method = make_ovor(**options)
@@ -77,7 +81,7 @@ def test_the_distance_is_to_the_kth_nearest_with_the_point_itself(
 def test_outliers_are_the_farthest_noisy_copies_of_the_loneliest_features() -> None:
     features = 3 * torch.randn(12, 4, generator=torch.Generator().manual_seed(1)) + 1
     torch.manual_seed(7)
-    found = virtual_outliers(features, 10, neighbours=4, boundary=3, draws=6, noise=0.5)
+    found = found_outliers(features, 10, neighbours=4, boundary=3, noise_draws=6, noise=0.5)
     expected = slow_outliers(features.numpy(), drawn_noise(7, 6, 0.5), 10, 4, 3)
     close(found, torch.from_numpy(expected))
 
@@ -85,7 +89,8 @@ def test_outliers_are_the_farthest_noisy_copies_of_the_loneliest_features() -> N
 def test_literal_outliers_are_noise_alone() -> None:
     features = 3 * torch.randn(12, 4, generator=torch.Generator().manual_seed(1)) + 1
     torch.manual_seed(7)
-    found = virtual_outliers(features, 7, 4, boundary=3, draws=30, noise=0.5, literal=True)
+    options = {"neighbours": 4, "boundary": 3, "noise_draws": 30, "noise": 0.5}
+    found = found_outliers(features, 7, **options, ovor_literal=True)
     noise, unit = drawn_noise(7, 30, 0.5), slow_unit(features.numpy())
     # Each of them occurs three times, and its length counts.
     farthest = np.stack(sorted(noise, key=lambda n: -slow_kth(n, unit, 4))[:3])
@@ -95,10 +100,10 @@ def test_literal_outliers_are_noise_alone() -> None:
 def test_a_task_of_few_images_has_fewer_neighbours_and_a_smaller_boundary() -> None:
     features = torch.randn(3, 4)
     for literal in (False, True):
-        found = virtual_outliers(features, 400, 50, 50, draws=2, noise=0.1, literal=literal)
+        found = found_outliers(features, 400, noise_draws=2, ovor_literal=literal)
         assert found.shape == (6, 4)
         assert found.isfinite().all()
-    assert virtual_outliers(features[:1], 400, 50, 50, draws=2, noise=0.1).shape == (2, 4)
+    assert found_outliers(features[:1], 400, noise_draws=2).shape == (2, 4)
 
 
 # Losses. -------------------------------------------------------------------------------------

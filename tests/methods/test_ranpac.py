@@ -20,8 +20,7 @@ from hashprompt.methods.ranpac.method import (
     choose_ridge,
     ridge_errors,
 )
-from hashprompt.parts.adapters import Adapters, bottleneck, branches
-from hashprompt.parts.ssf import ScaleShift
+from hashprompt.parts.adapters import Adapters, ScaleShift, bottleneck, branches
 
 learned = partial(fakes.learned, "ranpac", projection=20, adapter_width=4, lr=0.5)
 

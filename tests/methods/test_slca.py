@@ -10,7 +10,8 @@ from torch import tensor
 
 from hashprompt.methods.slca.config import SLCAConfig
 from hashprompt.methods.slca.method import SLCA
-from hashprompt.parts.alignment import per_task_norm, symmetric_cross_entropy, tasks_of_classes
+from hashprompt.parts.alignment import per_task_norm, symmetric_cross_entropy
+from hashprompt.parts.cells import Cells
 
 close = torch.testing.assert_close
 TASKS = ((0, 1), (2, 3, 4), (5,))  # of unequal sizes
@@ -60,8 +61,10 @@ def test_logits_are_divided_by_the_mean_of_their_norms_in_each_task() -> None:
 
 
 def test_a_class_belongs_to_the_last_task_that_had_it() -> None:
-    found = tasks_of_classes(tensor([0, 0, 1, 1, 2]), tensor([0, 1, 2, 0, 3]))
-    assert found.tolist() == [1, 0, 1, 2]
+    cells = Cells()
+    for task, classes in enumerate([(0, 1), (2, 0), (3,)]):
+        cells.add(task, classes)
+    assert cells.task_of_class().tolist() == [1, 0, 1, 2]
 
 
 def test_alignment_minimises_the_cross_entropy_of_normalised_logits() -> None:

@@ -13,11 +13,11 @@ from hashprompt.backbone.weights import load_backbone
 from hashprompt.engine.devices import launch
 from hashprompt.errors import UserError, shortened
 from hashprompt.methods import METHODS
-from hashprompt.methods.building import build_method
 from hashprompt.methods.config import MethodConfig
 from hashprompt.methods.hash.config import HashConfig
+from hashprompt.methods.ovor.config import OvorConfig
 from hashprompt.methods.ovor.method import virtual_outliers
-from hashprompt.methods.registry import find_method, register
+from hashprompt.methods.registry import build_method, find_method, register
 from hashprompt.options import Options, build, split_options, unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
@@ -179,7 +179,9 @@ def test_pseudo_features_that_this_machine_has_no_room_for_are_refused() -> None
     with pytest.raises(UserError, match="pseudo-features of each class would take"):
         gaussians.sampler().draw(10**12)
     with pytest.raises(UserError, match="draws around 20 features would take"):
-        virtual_outliers(torch.randn(20, 8), 5, 3, 20, 10**11, 0.1)
+        virtual_outliers(
+            torch.randn(20, 8), 5, OvorConfig().model_copy(update={"noise_draws": 10**11})
+        )
 
 
 def test_the_guard_of_memory_changes_no_number() -> None:

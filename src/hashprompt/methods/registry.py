@@ -15,13 +15,14 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hashprompt.errors import UserError
+from hashprompt.errors import UserError, shortened
 from hashprompt.methods.config import MethodConfig, MethodInfo
 from hashprompt.options import unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
 
 if TYPE_CHECKING:
+    from hashprompt.backbone import Backbone
     from hashprompt.methods.base import Method
 
 C = TypeVar("C", bound=type[MethodConfig])
@@ -74,31 +75,28 @@ def register(name: str, **info: Any) -> Callable[[C], C]:
         first_paragraph = (config.__doc__ or "").partition("\n\n")[0]
         title, _, summary = " ".join(first_paragraph.split()).rstrip(".").partition(": ")
         config.info = replace(config.info, **{"title": title or name, "summary": summary, **info})
-        _add(RegisteredMethod(name, config))
+        method = RegisteredMethod(name, config)
+        if not config.__name__.endswith("Config"):
+            raise UserError(
+                f"Rename the options `{config.__name__}` of method `{name}` to the name of its "
+                "class, followed by Config."
+            )
+        there = METHODS.get(name)
+        if there is not None and there.place != method.place:  # the same class may be reloaded
+            raise UserError(
+                f"`{name}` is the name of a method already ({there.place}). Register "
+                f"{method.place} under another name."
+            )
+        for kind, group in (("stream", StreamOptions), ("run", RunOptions)):
+            for option in method.config.model_fields.keys() & group.model_fields.keys():
+                raise UserError(
+                    f"Rename the option `{option}` of method `{name}`: it is also an option of the "
+                    f"{kind}."
+                )
+        METHODS[name] = method
         return config
 
     return add
-
-
-def _add(method: RegisteredMethod) -> None:
-    if not method.config.__name__.endswith("Config"):
-        raise UserError(
-            f"Rename the options `{method.config.__name__}` of method `{method.name}` to the name "
-            "of its class, followed by Config."
-        )
-    there = METHODS.get(method.name)
-    if there is not None and there.place != method.place:  # the same class may be reloaded
-        raise UserError(
-            f"`{method.name}` is the name of a method already ({there.place}). Register "
-            f"{method.place} under another name."
-        )
-    for kind, group in (("stream", StreamOptions), ("run", RunOptions)):
-        for option in method.config.model_fields.keys() & group.model_fields.keys():
-            raise UserError(
-                f"Rename the option `{option}` of method `{method.name}`: it is also an option of "
-                f"the {kind}."
-            )
-    METHODS[method.name] = method
 
 
 def known_methods() -> dict[str, RegisteredMethod]:
@@ -142,27 +140,36 @@ def find_method(name: str) -> RegisteredMethod:
     return methods[name]
 
 
-@cache
-def _preset_file(method: str) -> dict[str, Any]:
-    file = files("hashprompt.methods") / method.replace("-", "_") / "presets.yaml"
-    if not file.is_file():
-        return {"default": {}}
-    import yaml  # not for names alone
+def build_method(name: str, config: MethodConfig, backbone: "Backbone") -> "Method":
+    """A method that has learned nothing, unless it asks for more than this machine has."""
+    from hashprompt.parts.budget import MemoryGuard  # imports torch
 
-    return yaml.safe_load(file.read_text())
+    method_type = find_method(name).load()
+    try:
+        with MemoryGuard(f"The tensors of {name} with these options"):
+            return method_type(config, backbone)
+    except (RuntimeError, MemoryError, OverflowError) as error:  # sizes beyond any memory
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"{name} cannot be built with these options: {shortened(reason, 200)}. Its sizes "
+            "(experts, prompt_length, …) may be too large for this machine."
+        ) from error
 
 
 @cache
 def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
     """Named sets of options of a method: preset -> benchmark (or `default`) -> options.
 
-    They are in `METHOD/presets.yaml`, with the source of each value next to it. A name with another
-    method's name in place of options is a preset that became that method.
+    They are in `METHOD/presets.yaml`, with the source of each value next to it.
     """
+    file = files("hashprompt.methods") / method.replace("-", "_") / "presets.yaml"
+    if not file.is_file():
+        return {"default": {}}
+    import yaml  # not for names alone
+
     return {
         preset: {benchmark: options or {} for benchmark, options in (sections or {}).items()}
-        for preset, sections in _preset_file(method).items()
-        if not isinstance(sections, str)
+        for preset, sections in yaml.safe_load(file.read_text()).items()
     }
 
 
@@ -175,11 +182,6 @@ def preset_options(method: str, preset: str, benchmark: str) -> dict[str, Any]:
     """The options of a preset for a benchmark; `paper/split-cub200` names both."""
     known = presets(method)
     preset, _, named = preset.partition("/")
-    if isinstance(moved_to := _preset_file(method).get(preset), str):
-        raise UserError(
-            f"Unknown preset `{preset}` of {method}. Its method is now {moved_to}: "
-            f"hashprompt run --method {moved_to}"
-        )
     if preset not in known:
         raise UserError(unknown(f"preset of {method}", preset, known))
     sections = known[preset]

@@ -6,6 +6,7 @@ row of each place is the bias. So a set per task is a row of stacked tensors.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,7 @@ from hashprompt.parts.slots import TaskSlots
 
 Activation = Callable[[Tensor], Tensor]
 Fill = Callable[[Tensor], object]
+SCALED = ("norm1", "attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2")  # of a block, by SSF
 
 
 def bottleneck(
@@ -129,3 +131,31 @@ class TaskAdapters(nn.Module):
         both = (slots.of(task, count).unbind(1) for slots in (self.down, self.up))
         down, up = (list(each) for each in both)
         return down, up
+
+
+class ScaleShift(nn.Module):
+    """SSF: γ ⊙ layer(x) + β at the patches, in all blocks and at the final norm.
+
+    Args:
+        backbone: its widths matter.
+    """
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        blocks: Any = backbone.vit.blocks
+        widths = {"attn.qkv": 3 * backbone.dim, "mlp.fc1": blocks[0].mlp.fc1.out_features}
+        inside = [f"blocks.{i}.{layer}" for i in range(backbone.depth) for layer in SCALED]
+        self.layers = ["patch_embed", *inside, "norm"]
+        self.widths = [widths.get(name.split(".", 2)[-1], backbone.dim) for name in self.layers]
+        self.scale = nn.Parameter(torch.empty(sum(self.widths)).normal_(1, 0.02))  # γ
+        self.shift = nn.Parameter(torch.empty(sum(self.widths)).normal_(0, 0.02))  # β
+
+    def inject(self) -> Injection:
+        """What the backbone is given."""
+        own = zip(self.scale.split(self.widths), self.shift.split(self.widths), strict=True)
+        each = zip(self.layers, own, strict=True)
+        return Injection(edits={layer: partial(_affine, *pair) for layer, pair in each})
+
+
+def _affine(scale: Tensor, shift: Tensor, _: Tensor, out: Tensor) -> Tensor:
+    return torch.addcmul(shift, out, scale)

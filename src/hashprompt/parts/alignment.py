@@ -27,12 +27,6 @@ def symmetric_cross_entropy(
     return -forward * own.mean() - reverse * math.log(MIN_LABEL) * (1 - own.exp()).mean()
 
 
-def tasks_of_classes(cell_tasks: Tensor, cell_labels: Tensor) -> Tensor:
-    """(C,) the last task of each class, from the task and class (M,) of every cell."""
-    found = cell_tasks.new_zeros(int(cell_labels.max()) + 1)
-    return found.scatter_reduce(0, cell_labels, cell_tasks, "amax", include_self=False)
-
-
 def per_task_norm(logits: Tensor, tasks: Tensor) -> Tensor:
     """Mean over the tasks of the norm of each task's logits, (B, 1).
 

@@ -40,13 +40,7 @@ class MemoryGuard(TorchDispatchMode):
         # Nothing is compiled here; True makes torch import its compiler, which takes seconds.
         return False
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for argument, value in zip(func._schema.arguments, args, strict=False):
             if argument.name == "size":
                 self._numbers += math.prod(value)

@@ -32,6 +32,11 @@ class Cells(nn.Module):
         lookup[self.label[own]] = own
         return lookup[labels]
 
+    def task_of_class(self) -> Tensor:
+        """(C,) the last task of each class."""
+        found = self.task.new_zeros(self.classes)
+        return found.scatter_reduce(0, self.label, self.task, "amax", include_self=False)
+
     def to_classes(self, cell_scores: Tensor, how: Literal["amax", "mean"] = "amax") -> Tensor:
         """Log scores of cells (B, M) -> of classes (B, C): the maximum or the mean of its cells."""
         out = cell_scores.new_full((cell_scores.shape[0], self.classes), -torch.inf)

@@ -1,7 +1,5 @@
 """Which domain an image comes from: the one with the centroid nearest to its frozen feature."""
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -10,20 +8,19 @@ from torch import Tensor, nn
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.variants import Distance
 
-if TYPE_CHECKING:
-    from sklearn.cluster import KMeans
 
+def k_means(rows: Tensor, count: int, starts: int) -> tuple[Tensor, Tensor]:
+    """Centres (K, D) of rows (n, D), and the group (n,) of each row, the best of `starts`.
 
-def k_means(rows: Tensor, count: int, starts: int) -> "KMeans":
-    """Cluster rows (n, D) in `count` groups (fewer, if not so many differ), the best of `starts`.
-
-    In one thread: several would add up in another order, to other bits, each time.
+    There are `count` groups, or fewer if not so many rows differ. In one thread: several would add
+    up in another order, to other bits, each time.
     """
     from sklearn.cluster import KMeans  # on use: most methods cluster nothing
 
     clusters = min(count, len(rows.unique(dim=0)))
     with threadpool_limits(1):
-        return KMeans(clusters, n_init=starts, random_state=0).fit(rows.cpu().numpy())
+        found = KMeans(clusters, n_init=starts, random_state=0).fit(rows.cpu().numpy())
+    return torch.from_numpy(found.cluster_centers_), torch.from_numpy(found.labels_)
 
 
 class Centroids(nn.Module):
@@ -44,7 +41,7 @@ class Centroids(nn.Module):
         """Cluster the features (n, D) of a new domain."""
         unit = F.normalize(features.float(), dim=1)
         count = self.centres.shape[1]
-        centres = torch.from_numpy(k_means(unit, count, starts=10).cluster_centers_)
+        centres, _ = k_means(unit, count, starts=10)
         # Of fewer images than K some centroids are there twice, which changes no distance.
         rows = torch.arange(count) % len(centres)
         grow_buffer(self, "centres", centres[rows][None])

@@ -25,11 +25,7 @@ class Discriminant:
     """
 
     def __init__(
-        self,
-        means: Tensor,
-        covariances: Tensor,
-        shrinkage: float = 0.95,
-        ridge: float = 0.01,
+        self, means: Tensor, covariances: Tensor, shrinkage: float = 0.95, ridge: float = 0.01
     ) -> None:
         means, covariances = exact(means), capable(covariances)
         # By rows: a mean in float64 first converts all that it is given.

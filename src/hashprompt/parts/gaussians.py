@@ -112,12 +112,12 @@ class ClassGaussians(nn.Module):
         return {"spread": factor, "rest": rest}
 
     def _centroids(self, features: Tensor) -> dict[str, Tensor]:
-        found = k_means(features, self.centroids, starts=1)
-        member = torch.from_numpy(found.labels_).to(features.device)
+        found, groups = k_means(features, self.centroids, starts=1)
+        member = groups.to(features.device)
         centres = features.new_zeros(self.centroids, self.dim)
         spread = features.new_full((self.centroids, self.dim), JITTER)
         shares = features.new_zeros(self.centroids)
-        for k in range(found.n_clusters):
+        for k in range(len(found)):
             rows = features[member == k]
             centres[k] = rows.mean(0)
             spread[k] += rows.var(0, unbiased=False)

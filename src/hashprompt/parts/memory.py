@@ -54,13 +54,9 @@ class Memory(nn.Module):
 
     # Reading. ------------------------------------------------------------------------------
 
-    def all(self) -> StoredImages:
-        """Everything."""
-        return StoredImages(self.images, self.labels, self.tasks, self.outputs, self.widths)
-
     def rows(self, rows: Tensor) -> StoredImages:
         """The images of these rows (n,)."""
-        return StoredImages(*(part[rows] for part in self.all()))
+        return StoredImages(*(getattr(self, name)[rows] for name in StoredImages._fields))
 
     def draw(self, count: int, among: Tensor | None = None) -> StoredImages:
         """Random images, of some rows or all, none of them twice; all if there are no more."""

@@ -24,10 +24,9 @@ from hashprompt.engine.views import describe_transform
 from hashprompt.errors import UserError
 from hashprompt.loggers import make_loggers
 from hashprompt.methods.base import Method
-from hashprompt.methods.building import build_method
 from hashprompt.methods.config import MethodConfig
 from hashprompt.methods.frames.options import SWITCHES, BufferOptions
-from hashprompt.methods.registry import find_method
+from hashprompt.methods.registry import build_method, find_method
 from hashprompt.report import read_result
 from hashprompt.runs.plan import Plan, make_plan, stored_plan
 from hashprompt.runs.run_dir import make_run_dir, only_process

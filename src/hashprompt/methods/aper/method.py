@@ -15,9 +15,8 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.aper.config import AperConfig
 from hashprompt.methods.base import Phase, Prediction, TaskView
 from hashprompt.methods.frames.first_session import ADAPTER_DROPOUT, FirstSession
-from hashprompt.parts.adapters import Adapters
+from hashprompt.parts.adapters import Adapters, ScaleShift
 from hashprompt.parts.cosine import Prototypes, cosine
-from hashprompt.parts.ssf import ScaleShift
 
 Start = Literal["zero", "xavier_uniform"]
 

@@ -9,9 +9,6 @@ Averaging weights over tasks, compensating the drift of class statistics and Gau
 are known: see docs/results/averaged-prompt.md for sources.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor, nn
 
@@ -138,7 +135,9 @@ class AveragedPrompt(base.Method[AveragedPromptConfig]):
     def views(self, task: TaskView) -> Tensor:
         """Features (N, D) of the new images, and of CutMix views of them."""
         seen = [self.features_of(task)]
-        with random_numbers(seed=task.index), torch.no_grad():  # the same before and after
+        # The same views before and after, and no change of later random numbers.
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(task.index)
             for _ in range(self.config.drift_views):
                 batches = task.batches(self.config.batch_size, "train")
                 mixed = (self.features(cut_mix(batch.inputs, 1.0)[0]) for batch in batches)
@@ -161,11 +160,3 @@ class AveragedPrompt(base.Method[AveragedPromptConfig]):
 
     def current_features(self, images: Tensor, task: int) -> Tensor:
         return self.features(images)
-
-
-@contextmanager
-def random_numbers(seed: int) -> Iterator[None]:
-    """Views inside depend on the seed only, and do not change later random numbers."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield

@@ -71,8 +71,8 @@ class BiC(Rehearsal[BiCConfig]):
 
     def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         trained = _others(self._validation(task), len(self.memory))
-        stored = self.memory.draw(self.config.replays(len(batch.labels)), trained)
-        images, labels = with_stored(batch, stored, task)
+        count = self.config.replays(len(batch.labels))
+        images, labels = with_stored(batch, self.memory, count, task, trained)
         logits = self.logits(images)
         ce = self.cross_entropy(logits, labels, task)
         if not self.teacher.taken:

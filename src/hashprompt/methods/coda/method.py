@@ -11,7 +11,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.coda.config import CodaConfig
 from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
-from hashprompt.parts.orthogonal import OrthogonalSlots, orthogonality_penalty
+from hashprompt.parts.slots import OrthogonalSlots, orthogonality_penalty
 
 TINY = 1e-12
 

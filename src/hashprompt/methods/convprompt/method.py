@@ -15,8 +15,7 @@ from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.convprompt.config import ConvPromptConfig
 from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.parts.cosine import cosine
-from hashprompt.parts.orthogonal import OrthogonalSlots
-from hashprompt.parts.slots import TaskSlots, uniform
+from hashprompt.parts.slots import OrthogonalSlots, TaskSlots, uniform
 from hashprompt.parts.trained_weights import Snapshot
 
 

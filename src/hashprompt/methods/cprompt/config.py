@@ -9,10 +9,7 @@ from hashprompt.methods.frames.options import TuningConfig
 
 
 @register(
-    "cprompt",
-    paper="CVPR 2024, arXiv 2403.08568",
-    code="Zhanxin-Gao/CPrompt",
-    scenarios=("class",),
+    "cprompt", paper="CVPR 2024, arXiv 2403.08568", code="Zhanxin-Gao/CPrompt", scenarios=("class",)
 )
 class CPromptConfig(TuningConfig):
     """CPrompt: prompts per task, trained with all classifiers and all prompts.

@@ -17,8 +17,7 @@ from hashprompt.methods.cprompt.config import CPromptConfig
 from hashprompt.methods.frames.prompt_tuning import tuning_phase
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.cosine import cosine
-from hashprompt.parts.orthogonal import orthogonal_to
-from hashprompt.parts.slots import ClassRows, TaskClassifiers, TaskSlots, uniform
+from hashprompt.parts.slots import ClassRows, TaskClassifiers, TaskSlots, orthogonal_to, uniform
 
 
 class CPrompt(Method[CPromptConfig]):

@@ -5,11 +5,11 @@ from typing import Self
 from pydantic import model_validator
 
 from hashprompt.methods import kinds, register
-from hashprompt.methods.s_prompt_plus.config import SPromptPlusConfig
+from hashprompt.methods.frames.options import TaskKeyConfig
 
 
 @register("dualprompt", paper="ECCV 2022, arXiv 2204.04799", code="google-research/l2p")
-class DualPromptConfig(SPromptPlusConfig):
+class DualPromptConfig(TaskKeyConfig):
     """DualPrompt: a general prompt, and one per task found by the nearest key.
 
     Args:

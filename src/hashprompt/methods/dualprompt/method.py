@@ -9,13 +9,12 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import blocks_of
 from hashprompt.methods.dualprompt.config import DualPromptConfig
-from hashprompt.methods.frames.prompt_tuning import PromptOutput
-from hashprompt.methods.s_prompt_plus.method import SPromptPlus
+from hashprompt.methods.frames.prompt_tuning import KeyedTaskPrompts, PromptOutput
 from hashprompt.parts.legacy import prefixes
 from hashprompt.parts.slots import between
 
 
-class DualPrompt(SPromptPlus):
+class DualPrompt(KeyedTaskPrompts[DualPromptConfig]):
     """Expert prompts e_t with keys k_t, and a general prompt g that every task trains further.
 
     As g changes, the features of earlier tasks drift, by design.

@@ -124,8 +124,8 @@ class DyTox(Rehearsal[DyToxConfig]):
         return [train, keep, finetune]
 
     def losses(self, batch: Batch, task: TaskView) -> Losses:
-        kept = self.memory.draw(self.config.replays(len(batch.labels)))
-        images, labels = with_stored(batch, kept, task)
+        count = self.config.replays(len(batch.labels))
+        images, labels = with_stored(batch, self.memory, count, task)
         network = self.with_old_heads_frozen()
         embeddings = self.embeddings(images, network)
         cells = self.answers(embeddings, network)

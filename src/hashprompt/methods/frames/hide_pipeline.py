@@ -15,11 +15,13 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods import base
 from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.frames.classifier_alignment import alignment_phase
-from hashprompt.methods.frames.options import HeadsConfig, PromptConfig
+from hashprompt.methods.frames.options import HeadsConfig, PromptConfig, TaskPromptConfig
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.gaussians import ClassGaussians, StoredClasses
 from hashprompt.parts.heads import GrowingLinear, TaskIdentityHead, masked_cross_entropy
+from hashprompt.parts.legacy import prefixes, shared_task
+from hashprompt.parts.slots import TaskPrompts, uniform
 
 C = TypeVar("C", bound=HeadsConfig)
 
@@ -236,6 +238,33 @@ class PromptPipeline(Pipeline[P]):
     def current_features(self, images: Tensor, task: int) -> Tensor:
         tokens = self.backbone.embed(images)
         return self.prompted(tokens, torch.full((len(images),), task, device=tokens.device))
+
+
+T = TypeVar("T", bound=TaskPromptConfig)
+
+
+class TaskPromptPipeline(PromptPipeline[T]):
+    """The pipeline with a separate prompt for every task."""
+
+    keeps = (*PromptPipeline.keeps, "prompts.frozen")
+
+    def __init__(self, config: T, backbone: Backbone) -> None:
+        super().__init__(config, backbone)
+        blocks, length = base.blocks_of(config.layers, backbone), config.prompt_length
+        self.prompts = TaskPrompts(blocks, length, backbone.dim, uniform(1), config.momentum)
+
+    def begin_task(self, task: TaskView) -> None:
+        super().begin_task(task)
+        self.prompts.add()
+
+    def inject(self, tokens: Tensor, task: Tensor | None) -> Injection:
+        if task is not None and self.config.batchwise_prompt:
+            task = shared_task(task)
+        chosen, layout = self.prompts.of(task, len(tokens)), self.config.legacy_kv_layout
+        return Injection(prefix=prefixes(chosen, self.prompts.blocks, layout))
+
+    def prompt_parameters(self) -> list[nn.Parameter]:
+        return [self.prompts.current]
 
 
 def contrastive_identity(

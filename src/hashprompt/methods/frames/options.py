@@ -1,7 +1,7 @@
 """Options that the methods of a frame share. Nothing here imports torch."""
 
 import math
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -69,6 +69,22 @@ class PromptConfig(HeadsConfig):
         return self.lr * self.batch_size / 256
 
 
+class TaskPromptConfig(PromptConfig):
+    """The HiDe-Prompt pipeline with a prompt for every task.
+
+    Args:
+        momentum: m, share of the mean of earlier prompts in a new prompt
+    """
+
+    main: ClassVar[tuple[str, ...]] = (
+        *("batch_size", "epochs", "lr", "layers", "prompt_length", "momentum", "contrastive"),
+    )
+    legacy_kv_layout: bool = False
+    batchwise_prompt: bool = False
+    prompt_length: kinds.PromptLength = 20
+    momentum: kinds.Share = 0.01
+
+
 class TuningConfig(MethodConfig):
     """Prompts and one linear head trained together.
 
@@ -104,6 +120,14 @@ class KeyedConfig(TuningConfig):
     lr: kinds.Positive = 0.005
     pull: kinds.NonNegative = 1.0
     init_range: tuple[float, float] = (-1.0, 1.0)
+
+
+class TaskKeyConfig(KeyedConfig):
+    """A prompt for every task, found by its key."""
+
+    legacy_kv_layout: bool = False
+    layers: kinds.Layers = (1, 2, 3, 4, 5)
+    prompt_length: kinds.PromptLength = 20
 
 
 class DomainConfig(TuningConfig):

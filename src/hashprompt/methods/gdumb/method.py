@@ -29,8 +29,7 @@ class GDumb(Rehearsal[GDumbConfig]):
 
     def begin_task(self, task: TaskView) -> None:
         self.head = self.head.restarted(max(task.classes) + 1)
-        if self.config.trainable != "head":
-            self.vit.reset(dict(self.backbone.vit.named_parameters()))
+        self.vit.reset(dict(self.backbone.vit.named_parameters()))
 
     def phases(self, task: TaskView) -> list[Phase]:
         (train,) = super().phases(task)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import Batch, Phase, StepRecord, TaskView
+from hashprompt.methods.base import Batch, Phase, TaskView
 from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.methods.frames.rehearsal import offer, with_stored
 from hashprompt.methods.l2p.config import L2PConfig
@@ -62,19 +62,15 @@ class L2P(PromptTuning[L2PConfig]):
 
     def phases(self, task: TaskView) -> list[Phase]:
         (train,) = super().phases(task)
-        keeps = self.config.keeps_images()
-        return [replace(train, record=lambda seen: self.record(seen, task)) if keeps else train]
+        if not self.config.keeps_images():
+            return [train]
+        return [replace(train, record=lambda seen: offer(self.memory, seen, task, once=True))]
 
     def _step(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         if self.config.keeps_images():
-            stored = self.memory.draw(self.config.replays(len(batch.labels)))
-            batch = with_stored(batch, stored, task)
+            count = self.config.replays(len(batch.labels))
+            batch = with_stored(batch, self.memory, count, task)
         return super()._step(batch, task)
-
-    def record(self, seen: StepRecord, task: TaskView) -> None:
-        """Offer the new images of a step to the reservoir, each once."""
-        if seen.epoch == 0:
-            offer(self.memory, seen, task)
 
     def allowed(self, task: TaskView) -> Tensor:
         allowed = super().allowed(task)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.hide.method import Hide
+from hashprompt.methods.frames.hide_pipeline import TaskPromptPipeline
 from hashprompt.methods.norga.config import NorgaConfig
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -23,11 +23,10 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Norga(Hide):
+class Norga(TaskPromptPipeline[NorgaConfig]):
     """Ŝ = S + a·σ(b·S) on the scores S of prompts; a and b are learned on the first task."""
 
     stores = "routers: gates"
-    config: NorgaConfig
 
     def __init__(self, config: NorgaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)

@@ -4,6 +4,7 @@ Huang et al., ICLR 2024. The first stage trains prompt and head; the second one 
 features of the task and on virtual outliers around them.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -67,15 +68,8 @@ class Ovor(PromptTuning[OvorConfig]):
         """The task's features under fresh augmentation, each batch with its share of outliers."""
         config = self.config
         features = task.map(self.features_of, view="train")
-        outliers = virtual_outliers(
-            features,
-            count=config.outliers_per_class * len(task.classes),
-            neighbours=config.neighbours,
-            boundary=config.boundary,
-            draws=config.noise_draws,
-            noise=config.noise,
-            literal=config.ovor_literal,
-        )
+        count = config.outliers_per_class * len(task.classes)
+        outliers = virtual_outliers(features, count, config)
         batches = torch.randperm(len(features), device=features.device).split(config.batch_size)
         share = max(1, len(outliers) // len(batches))
         # With more batches than outliers they come round again.
@@ -108,15 +102,7 @@ def kth_distance(points: Tensor, among: Tensor, k: int) -> Tensor:
     return torch.cat(near)[:, -1]
 
 
-def virtual_outliers(
-    features: Tensor,
-    count: int,
-    neighbours: int,
-    boundary: int,
-    draws: int,
-    noise: float,
-    literal: bool = False,
-) -> Tensor:
+def virtual_outliers(features: Tensor, count: int, config: OvorConfig) -> Tensor:
     """NPOS: noise around the loneliest features; the points farthest from all features are used.
 
     Lonely and far mean a large distance to the k-th nearest feature, between unit vectors.
@@ -124,23 +110,19 @@ def virtual_outliers(
     Args:
         features: (n, D) of a task.
         count: outliers wanted.
-        neighbours: k; not more than there are features.
-        boundary: how many features are the boundary; not more than there are.
-        draws: noise vectors, the same ones around each boundary feature.
-        noise: their standard deviation.
-        literal: as in OVOR's public code: only noise, the boundary is not added, and its
-            length is not normalised before it is compared with unit vectors.
+        config: its `neighbours` and `boundary` are not more than there are features, its noise
+            vectors the same around each boundary feature. With `ovor_literal` the boundary is not
+            added to them, and their length is not normalised before the comparison.
 
     Returns:
-        (min(count, boundary · draws), D), the farthest first.
+        (min(count, boundary · noise_draws), D), the farthest first.
     """
     unit = F.normalize(features, dim=1)
-    neighbours, boundary = min(neighbours, len(unit)), min(boundary, len(unit))
-    check_room(
-        3 * boundary * draws * unit.shape[1], f"{draws:,} draws around {boundary:,} features"
-    )
-    offsets = noise * torch.randn(draws, unit.shape[1], device=unit.device, dtype=unit.dtype)
-    if literal:
+    neighbours, boundary = min(config.neighbours, len(unit)), min(config.boundary, len(unit))
+    size = config.noise_draws, unit.shape[1]
+    check_room(3 * boundary * math.prod(size), f"{size[0]:,} draws around {boundary:,} features")
+    offsets = config.noise * torch.randn(size, device=unit.device, dtype=unit.dtype)
+    if config.ovor_literal:
         candidates = offsets.repeat(boundary, 1)
         distance = kth_distance(offsets, unit, neighbours).repeat(boundary)
     else:
@@ -162,7 +144,6 @@ def energy_loss(inside: Tensor, outside: Tensor, low: float, high: float) -> Ten
         inside: (n,) energies of features, wanted below `low`.
         outside: (m,) energies of outliers, wanted above `high`.
     """
-    excess, lack = F.relu(inside - low), F.relu(high - outside)
-    return F.huber_loss(excess, torch.zeros_like(excess)) + F.huber_loss(
-        lack, torch.zeros_like(lack)
-    )
+    off = F.relu(inside - low), F.relu(high - outside)
+    excess, lack = (F.huber_loss(each, torch.zeros_like(each)) for each in off)
+    return excess + lack

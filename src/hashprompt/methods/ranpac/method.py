@@ -12,10 +12,9 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Phase, Prediction, TaskView
 from hashprompt.methods.frames.first_session import ADAPTER_DROPOUT, FirstSession
 from hashprompt.methods.ranpac.config import RanPACConfig
-from hashprompt.parts.adapters import Adapters
+from hashprompt.parts.adapters import Adapters, ScaleShift
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import exact
-from hashprompt.parts.ssf import ScaleShift
 
 RIDGES = tuple(10.0**power for power in range(-8, 9))
 

@@ -11,11 +11,7 @@ from torch import Tensor
 from hashprompt.methods.base import Phase, TaskView, learning_rate_factor
 from hashprompt.methods.frames.classifier_alignment import AlignedTuning
 from hashprompt.methods.slca.config import SLCAConfig
-from hashprompt.parts.alignment import (
-    normalised_cross_entropy,
-    tasks_of_classes,
-    with_smaller_means,
-)
+from hashprompt.parts.alignment import normalised_cross_entropy, with_smaller_means
 
 
 class SLCA(AlignedTuning[SLCAConfig]):
@@ -39,5 +35,5 @@ class SLCA(AlignedTuning[SLCAConfig]):
 
     def align_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of logits (B, C) over the mean of their norms in each task."""
-        tasks = tasks_of_classes(self.cells.task, self.cells.label)
+        tasks = self.cells.task_of_class()
         return normalised_cross_entropy(logits, labels, tasks, self.config.temperature)

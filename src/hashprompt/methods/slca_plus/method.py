@@ -15,11 +15,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.frames.classifier_alignment import AlignedTuning
 from hashprompt.methods.slca_plus.config import SLCAPlusConfig
-from hashprompt.parts.alignment import (
-    normalised_cross_entropy,
-    symmetric_cross_entropy,
-    tasks_of_classes,
-)
+from hashprompt.parts.alignment import normalised_cross_entropy, symmetric_cross_entropy
 from hashprompt.parts.lora import TrainedLoRA
 
 LAYERS = ("attn.qkv", "mlp.fc1", "mlp.fc2")
@@ -60,12 +56,11 @@ class SLCAPlus(AlignedTuning[SLCAPlusConfig]):
 
     def align_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """As SLCA's, of logits (B, C)."""
-        tasks = tasks_of_classes(self.cells.task, self.cells.label)
+        tasks = self.cells.task_of_class()
         return normalised_cross_entropy(logits, labels, tasks, self.config.temperature)
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
-        tasks = tasks_of_classes(self.cells.task, self.cells.label)
-        stretch = 1 + self.config.feature_scale * age(tasks)
+        stretch = 1 + self.config.feature_scale * age(self.cells.task_of_class())
         logits = F.linear(self.features(images), self.aligned.weight) * stretch
         return Prediction(logits + self.aligned.bias)
 

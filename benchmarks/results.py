@@ -35,7 +35,7 @@ from hashprompt.paper.data import find_experiment
 from hashprompt.paper.figures import FIGURES
 from hashprompt.paper.result_tables import tables_of
 from hashprompt.paper.results import Results
-from hashprompt.report.compare import Comparison, compare_results
+from hashprompt.report.compare import Comparison, compare
 from hashprompt.report.compare_figures import cost_figure
 from hashprompt.report.figures import PALETTE, figure_of, new_axes, render
 from hashprompt.report.ledger import PACKED, Ledger, read_pack, write_pack
@@ -301,7 +301,7 @@ def draw_cost(grid: str, file: Path) -> None:
     rows = []
     for name, results in results_of(grid).items():
         if results and ", rate" not in name:
-            (row,) = compare_results([(LEDGER, results[0])]).rows
+            (row,) = compare([(LEDGER, results[0])]).rows
             rows.append(replace(row, method=name, preset="", changed={}))
     file.write_bytes(render(partial(cost_figure, Comparison(tuple(rows)))) or b"")
 

@@ -11,13 +11,18 @@ from rich.console import Console
 from run_results import run_result
 
 from hashprompt.errors import UserError
+from hashprompt.report import compare as tables
 from hashprompt.report import read_result
-from hashprompt.report.compare import compare
 from hashprompt.report.compare_figures import compare_figure, cost_figure
+from hashprompt.report.ledger import read_results
 from hashprompt.report.text_table import Stat
 from hashprompt.storage.json_files import write_json
 
 Make = Callable[..., Path]
+
+
+def compare(folders: list[Path], allow_mixed: bool = False) -> tables.Comparison:
+    return tables.compare(read_results(folders), allow_mixed)
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_an_entry_of_another_default_is_refused_and_one_without_an_option_found(
 
 def test_compare_reads_ledgers_as_it_reads_runs(ledger: Path, runs: list[benchmark.Result]) -> None:
     from_runs, from_ledger = (
-        sorted(compare(places).table().to_markdown().splitlines())
+        sorted(compare(read_results(places)).table().to_markdown().splitlines())
         for places in ([run.folder for run in runs], [ledger])
     )
     assert from_runs == from_ledger
@@ -95,7 +95,10 @@ def test_a_pack_reads_as_its_entries(
     second.unlink()
     assert read_pack(inside(packed, first.name)) == entries
     assert Ledger(packed).find(plan_of_run(runs[2])) == entries[plan_of_run(runs[2]).digest]
-    assert compare([packed]).table().to_markdown() == compare([ledger]).table().to_markdown()
+    assert (
+        compare(read_results([packed])).table().to_markdown()
+        == compare(read_results([ledger])).table().to_markdown()
+    )
     assert len(list(read_results([packed, first]))) == 4  # each once
     digest = plan_of_run(runs[0]).digest
     Ledger(packed).write(digest, runs[0].data | {"evaluations": {"again": {"average": 1.0}}})
@@ -126,7 +129,7 @@ def test_an_empty_folder_is_no_ledger(tmp_path: Path, cli: Cli) -> None:
 
 
 def test_differences_to_a_row(ledger: Path, runs: list[benchmark.Result], cli: Cli) -> None:
-    ours, theirs = sorted(compare([ledger]).rows, key=lambda row: row.method)
+    ours, theirs = sorted(compare(read_results([ledger])).rows, key=lambda row: row.method)
     by_hand = [runs[2 + i].metrics["FAA"] - runs[i].metrics["FAA"] for i in (0, 1)]  # type: ignore[operator]
     found = difference(ours, theirs, "FAA")
     assert found is not None

@@ -132,10 +132,11 @@ def compare(
         cost: Also draw accuracy against size in this file.
     """
     from hashprompt.report.compare import compare as compare_runs
+    from hashprompt.report.ledger import read_results
     from hashprompt.sweeps.folder import local_places
 
     with local_places(folders) as paths:
-        found = compare_runs(paths, allow_mixed)
+        found = compare_runs(read_results(paths), allow_mixed)
     tables = [found.table(), *([found.against(against)] if against else [])]
     for table in tables:
         console.print(table.to_rich())

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from hashprompt.errors import UserError
-from hashprompt.paper.data import Experiment, PaperRow, experiments, find_experiment
+from hashprompt.paper.data import SCALES, Experiment, PaperRow, experiments, find_experiment
 from hashprompt.paper.grids import Place, check_changes, key_of, place_of, row_keys
 from hashprompt.report import ResultData
 from hashprompt.report.compare import Run, SeedAndOrder
 from hashprompt.report.ledger import read_results
 from hashprompt.runs.plan import plan_of
 
-ORDER = ("full", "mini", "nano")
 RunsOfRow = dict[SeedAndOrder, ResultData]
 
 
@@ -46,7 +45,7 @@ class Results:
             for name in experiments()
             if key in row_keys(name, place.scale, self._changes).values()
         }
-        return sorted(found, key=lambda place: (ORDER.index(place.scale), place))
+        return sorted(found, key=lambda place: (-SCALES.index(place.scale), place))
 
     def name(self, place: Place) -> str:
         """The scale, with a number if several sets of files were used."""

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from hashprompt.errors import UserError, shortened
 from hashprompt.report import ResultData
-from hashprompt.report.ledger import read_results
 from hashprompt.report.measures import MEASURES
 from hashprompt.report.statistics import Difference, paired_difference
 from hashprompt.report.text_table import Stat, TextTable
@@ -161,30 +160,26 @@ def difference(ours: Row, theirs: Row, metric: str) -> Difference | None:
     return paired_difference(left, right)
 
 
-def compare(run_dirs: list[Path], allow_mixed: bool = False) -> Comparison:
+Results = Iterable[tuple[Path, ResultData]]  # with their places
+
+
+def compare(results: Results, allow_mixed: bool = False) -> Comparison:
     """Put finished runs into one table.
 
     Args:
-        run_dirs: run directories, entries of a ledger, ledgers, sweeps.
+        results: see `read_results`.
         allow_mixed: label runs of other protocols instead of refusing them.
 
     Raises:
         UserError: if the runs follow different protocols (unless allow_mixed), or if a run is
             there twice.
     """
-    if not run_dirs:
-        raise UserError("Nothing to compare. Give the folders of one or more finished runs.")
-    return compare_results(read_results(run_dirs), allow_mixed)
-
-
-def compare_results(
-    results: Iterable[tuple[Path, ResultData]], allow_mixed: bool = False
-) -> Comparison:
-    """`compare` for results with their places."""
     runs: list[Run] = []
     for place, result in results:
         run = Run(place, result)
         runs.append(run._replace(differs=_check_protocol(run, runs, allow_mixed)))
+    if not runs:
+        raise UserError("Nothing to compare. Give the folders of one or more finished runs.")
     groups: dict[str, list[Run]] = {}
     for run in runs:
         group = groups.setdefault(_group_key(run), [])

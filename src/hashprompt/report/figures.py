@@ -22,7 +22,6 @@ from hashprompt.texts import visible
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 MARKERS = "osD^vP"
-HEAT = "viridis"  # equal steps in lightness, also without colour vision
 
 Points = Mapping[Any, Sequence[float | None]]  # values of runs by position
 _INK, _PAPER = "#e8e8e8", "#1c1f24"
@@ -182,8 +181,7 @@ def drift(result: ResultData) -> Figure | None:
     entries = [e for e in result.get("diagnostics") or [] if e.get("drift") is not None]
     if not entries:
         return None
-    labels = {"drift": "drift"}
-    axes = _over_tasks("Drift of stored class means", "distance (σ)", entries, labels)
+    axes = _over_tasks("Drift of stored class means", "distance (σ)", entries, {"drift": "drift"})
     axes.set_ylim(bottom=0)
     return figure_of(axes)
 
@@ -251,7 +249,8 @@ def _round_down(percent: float) -> float:
 
 
 def _heat_map(axes: Axes, values: np.ndarray, low: float, high: float, label: str = "") -> None:
-    image = axes.imshow(values, cmap=HEAT, vmin=low, vmax=high, aspect="auto")
+    # Viridis has equal steps in lightness, also without colour vision.
+    image = axes.imshow(values, cmap="viridis", vmin=low, vmax=high, aspect="auto")
     figure_of(axes).colorbar(image, ax=axes, label=label)
     axes.grid(visible=False)
     count_from_one(axes.xaxis, values.shape[1])

@@ -61,9 +61,8 @@ def render_page(result: ResultData, figures: Sequence[PageFigure]) -> str:
 
 def reproduce_command(config: dict[str, Any]) -> str:
     """The command of a run, with the options that differ from the preset."""
-    names = {
-        n: config[n] for n in ("method", "preset", "stream", "backbone", "seed") if n in config
-    }
+    asked = ("method", "preset", "stream", "backbone", "seed")
+    names = {name: config[name] for name in asked if name in config}
     try:
         of_preset = make_plan(**names, files_needed=False).options()
     except UserError:  # an unknown method or preset

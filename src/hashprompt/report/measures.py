@@ -8,7 +8,6 @@ from hashprompt.report import ResultData
 
 Measure = Callable[[ResultData], float | None]
 MIN_CPU_SHARE = 0.9  # of the seconds of a run whose time is compared
-FEATURES = ("prompts", "routers")  # kinds of values that the paper counts
 
 
 def drift_by_task(result: ResultData) -> dict[int, float]:
@@ -40,7 +39,7 @@ def variation(shares: Sequence[float]) -> float:
 
 def prompt_parameters(result: ResultData) -> float:
     """Prompts with their routers and keys: neither heads nor statistics."""
-    return sum(result["parameters"].get(kind, 0) for kind in FEATURES)
+    return sum(result["parameters"].get(kind, 0) for kind in ("prompts", "routers"))
 
 
 def learned_values(result: ResultData) -> float | None:

@@ -15,16 +15,7 @@ from pathlib import Path
 from hashprompt.engine.callbacks import Callback, StepEnd
 from hashprompt.errors import UserError, shortened
 from hashprompt.report.ledger import LEDGER
-from hashprompt.storage.files import (
-    TEMPORARY,
-    Target,
-    as_given,
-    inside,
-    make_folder,
-    read_file,
-    remove_file,
-    write_atomically,
-)
+from hashprompt.storage import files
 from hashprompt.storage.lock import LOCK
 from hashprompt.storage.remote import RemoteFolder
 from hashprompt.sweeps.folder import SweepFolder
@@ -40,7 +31,7 @@ class Mirror:
         self._remote, self._name, self._folder = remote, name, folder
         self._there: dict[str, str] = {}  # versions of the fetched files
         self._sent: dict[str, tuple[int, int]] = {}  # files that are the same in both places
-        make_folder(as_given(folder))
+        files.make_folder(files.as_given(folder))
 
     def fetch(self) -> None:
         """Make the local folder equal to the copy."""
@@ -49,9 +40,9 @@ class Mirror:
             if self._there.get(name) != version:
                 with suppress(FileNotFoundError):  # removed in the meantime
                     content = self._remote.read(f"{self._name}/{name}")
-                    write_atomically(self._local(name), content)
+                    files.write_atomically(self._local(name), content)
         for name in self._there.keys() - there.keys():
-            remove_file(self._local(name))
+            files.remove_file(self._local(name))
         self._there, self._sent = there, self._here()
 
     def send(self) -> None:
@@ -59,18 +50,18 @@ class Mirror:
         here = self._here()
         changed = [name for name, state in here.items() if self._sent.get(name) != state]
         for name in sorted(changed, key=_rank):
-            self._remote.write(f"{self._name}/{name}", read_file(self._local(name)))
+            self._remote.write(f"{self._name}/{name}", files.read_file(self._local(name)))
             self._sent[name] = here[name]
         for name in self._sent.keys() - here.keys():
             self._remote.remove(f"{self._name}/{name}")
             del self._sent[name]
 
-    def _local(self, name: str) -> Target:
-        return inside(self._folder, *name.split("/"))
+    def _local(self, name: str) -> files.Target:
+        return files.inside(self._folder, *name.split("/"))
 
     def _here(self) -> dict[str, tuple[int, int]]:
-        files = (p for p in self._folder.rglob("*") if p.is_file() and not p.is_symlink())
-        ours = (p for p in files if p.name != LOCK and not TEMPORARY.fullmatch(p.name))
+        found = (p for p in self._folder.rglob("*") if p.is_file() and not p.is_symlink())
+        ours = (p for p in found if p.name != LOCK and not files.TEMPORARY.fullmatch(p.name))
         about = {p.relative_to(self._folder).as_posix(): p.stat() for p in ours}
         return {name: (status.st_mtime_ns, status.st_size) for name, status in about.items()}
 
@@ -114,7 +105,7 @@ class RemoteSweepFolder(SweepFolder):
         super().__init__(Path(self._temporary.name), uri)
         self._is_copied = False
         self._mirrors = [
-            Mirror(self._remote, kind, inside(self.path, kind))
+            Mirror(self._remote, kind, files.inside(self.path, kind))
             for kind in (LEDGER, "progress", "failed")
         ]
 
@@ -142,15 +133,15 @@ class RemoteSweepFolder(SweepFolder):
             content = self._remote.read("sweep.json")
         except FileNotFoundError as error:
             raise UserError(f"No sweep is at {self.address}: there is no sweep.json.") from error
-        write_atomically(inside(self.path, "sweep.json"), content)
+        files.write_atomically(files.inside(self.path, "sweep.json"), content)
         return super().read_runs()
 
     def _changed(self, *names: str) -> None:
-        name, local = "/".join(names), inside(self.path, *names)
+        name, local = "/".join(names), files.inside(self.path, *names)
         is_state = names[0] in ("progress", "failed")  # a run does not depend on these files
         with retried_later() if is_state else nullcontext():
             if local.exists():
-                self._remote.write(name, read_file(local))
+                self._remote.write(name, files.read_file(local))
             else:
                 self._remote.remove(name)
 

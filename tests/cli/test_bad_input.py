@@ -346,7 +346,7 @@ def test_a_directory_that_holds_a_run_is_not_touched(
     if method == "run":
         outcome = cli("run", *tiny_flags, "--out", undisturbed.folder)
         assert outcome.code == 1
-        assert "it contains a run" in outcome.said
+        assert "contains a run" in outcome.said
         assert "`hashprompt resume`" in outcome.said
         assert "--overwrite" in outcome.said
     else:  # of a run that is finished

@@ -18,18 +18,6 @@ from hashprompt.texts import visible
 CLICK_ERROR: Any = typer.BadParameter.__mro__[2]  # where it is depends on typer's version
 
 
-class Commands(TyperGroup):
-    """Makes messages about arguments `visible`: arguments may be file names of any kind."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        with _visible_messages():
-            return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _visible_messages():
-            return super().invoke(ctx)
-
-
 @contextmanager
 def _visible_messages() -> Iterator[None]:
     try:
@@ -37,6 +25,13 @@ def _visible_messages() -> Iterator[None]:
     except CLICK_ERROR as error:
         error.message = visible(error.message)
         raise
+
+
+class Commands(TyperGroup):
+    """Makes messages about arguments `visible`: arguments may be file names of any kind."""
+
+    parse_args = _visible_messages()(TyperGroup.parse_args)
+    invoke = _visible_messages()(TyperGroup.invoke)
 
 
 app = typer.Typer(

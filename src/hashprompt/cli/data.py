@@ -9,7 +9,7 @@ import typer
 from hashprompt.cli.arguments import Command
 from hashprompt.cli.printing import console, print_line
 from hashprompt.errors import UserError
-from hashprompt.ui.terminal import PlainTable, styled
+from hashprompt.ui.terminal import Column, PlainTable, styled
 
 if TYPE_CHECKING:
     from hashprompt.data.checking.checkup import Checkup
@@ -28,9 +28,8 @@ def list_sets(root: Root = None) -> None:
     from hashprompt.data.sets.base import SETS
 
     place = _root(root)
-    table = PlainTable(box=None, pad_edge=False)
-    for heading in ("data set", "fetched", "download", "description"):
-        table.add_column(heading, no_wrap=heading != "description")
+    narrow = (Column(heading, no_wrap=True) for heading in ("data set", "fetched", "download"))
+    table = PlainTable(*narrow, "description", box=None, pad_edge=False)
     for data in SETS.values():
         sizes = [remote.size for remote in data.files]
         known = sum(size for size in sizes if size) / 1e9
@@ -126,12 +125,10 @@ def _show(found: "Checkup", every: bool) -> None:
     console.print(table)
     for note in found.notes:
         print_line(note)
-    for kind, style, texts in (
-        ("Warning", "yellow", found.warnings),
-        ("Problem", "red", found.problems),
-    ):
-        for text in texts:
-            console.print(styled((f"{kind}:", style), f" {text}"), soft_wrap=True)
+    for text in found.warnings:
+        console.print(styled(("Warning:", "yellow"), f" {text}"), soft_wrap=True)
+    for text in found.problems:
+        console.print(styled(("Problem:", "red"), f" {text}"), soft_wrap=True)
     if not found.warnings and not found.problems:
         print_line("No problems found.", "green")
 

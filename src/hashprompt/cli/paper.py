@@ -8,7 +8,7 @@ import typer
 from hashprompt.cli import sweeps
 from hashprompt.cli.arguments import Command, LogTo, PlanOnly, Quiet, Settings, parse_settings
 from hashprompt.cli.printing import console, print_line, print_text
-from hashprompt.ui.terminal import PlainTable
+from hashprompt.ui.terminal import Column, PlainTable
 
 app = typer.Typer(no_args_is_help=True, help="Run and report the paper's tables and figures.")
 
@@ -19,10 +19,8 @@ def list_experiments() -> None:
     from hashprompt.paper.data import SCALES, experiments, scale_table
     from hashprompt.paper.grids import SEEDS
 
-    table = PlainTable(box=None, pad_edge=False)
-    for heading in ("name", "rows", *SCALES, "description"):
-        is_word = heading in ("name", "description")
-        table.add_column(heading, justify="left" if is_word else "right")
+    numbers = (Column(heading, justify="right") for heading in ("rows", *SCALES))
+    table = PlainTable("name", *numbers, "description", box=None, pad_edge=False)
     for experiment in experiments().values():
         rows = len(experiment.rows)
         runs = [rows * len(experiment.sets_at(scale)) * SEEDS for scale in SCALES]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,9 +13,6 @@ from hashprompt.cli.printing import console, print_json, print_line, print_warni
 from hashprompt.errors import UserError
 from hashprompt.texts import counted
 from hashprompt.ui.terminal import Column, PlainTable
-
-if TYPE_CHECKING:
-    from hashprompt.photos.results import EditResult
 
 
 def history(model: Model, as_json: AsJson = False) -> None:
@@ -126,11 +123,8 @@ def forget(
         retrain: Retrain from scratch on these photos, so that nothing of the class remains.
     """
     given_names, classifier = renamed(rename), existing(model)
-
-    def carry_out(names: dict[str, str]) -> "EditResult":
-        return classifier.forget(name, quiet, retrain, names)
-
-    print_done(asking(carry_out, given_names), as_json)
+    done = asking(lambda names: classifier.forget(name, quiet, retrain, names), given_names)
+    print_done(done, as_json)
 
 
 def diff(
@@ -149,13 +143,11 @@ def diff(
     if as_json:
         print_json(found)
         return
-    versions = (f"version {number}" for number in (old, new))
-    table = PlainTable("class", *versions, "change", "photos", box=None)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    added, removed, photos = (
-        found[k] for k in ("classes_added", "classes_removed", "images_added")
-    )
+    headings = (f"version {old}", f"version {new}", "change", "photos")
+    right = (Column(heading, justify="right") for heading in headings)
+    table = PlainTable("class", *right, box=None)
+    added, removed = found["classes_added"], found["classes_removed"]
+    photos = found["images_added"]
     same = 0
     for name, accuracy in found["accuracy"].items():
         if not (accuracy["change"] or photos.get(name) or name in [*added, *removed]):

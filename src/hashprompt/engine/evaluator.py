@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,13 +18,6 @@ from hashprompt.methods.base import Method, Prediction
 Accuracy = list[list[float | None]]  # [i][t]: percent on stage i after stage t
 
 
-class TestBatch(NamedTuple):
-    """Predictions of a batch of test images, and their labels."""
-
-    prediction: Prediction
-    labels: Tensor  # (B,)
-
-
 class Evaluator:
     """Tests a method on the tasks of a stream so far."""
 
@@ -33,14 +26,14 @@ class Evaluator:
         self._fabric, self._callback = passes.fabric, callback
 
     @torch.no_grad()
-    def predictions(self, table: ImageTable) -> Iterator[TestBatch]:
-        """Predictions of a test set, batch by batch (every device predicts all images)."""
+    def predictions(self, table: ImageTable) -> Iterator[tuple[Prediction, Tensor]]:
+        """Predictions and labels (B,) of a test set, by batch; every device predicts all images."""
         plain = self.passes.plain_features(table) if self.method.asks_plain else None
         for rows, images in self.passes.clean_batches(table):
             features = None if plain is None else plain[rows.to(plain.device)]
             with self._fabric.autocast():
                 prediction = self.method.predict(images, features)
-            yield TestBatch(prediction, table.labels[rows].to(self._fabric.device))
+            yield prediction, table.labels[rows].to(self._fabric.device)
 
     def evaluate(self, stage: int, accuracy: Accuracy) -> tuple[dict[str, Any], int]:
         """Test on every stage so far, and write the column of this one.

@@ -40,9 +40,7 @@ class StopRequest:
         try:
             yield
         except KeyboardInterrupt as error:
-            raise Interruption(
-                f"Stopped at once. Resume from the last checkpoint with: {self.resume_with}"
-            ) from error
+            raise Interruption(f"Stopped at once. Resume with: {self.resume_with}") from error
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -140,9 +140,7 @@ class Passes:
 
 def _finite(features: Tensor) -> Tensor:
     if not features.isfinite().all():
-        raise UserError(
-            "Non-finite features: training diverged. Try a smaller lr, precision=32 or clip=1."
-        )
+        raise UserError("Non-finite features. Try a smaller lr, precision=32 or clip=1.")
     return features
 
 

@@ -125,8 +125,7 @@ class RunState:
         if wrong := [name for name, tensor in learned.items() if not is_finite(tensor)]:
             raise UserError(
                 f"Non-finite values in `{wrong[0]}` ({len(wrong)} of {len(learned)} tensors). No "
-                "checkpoint was written; the previous one is intact. Try a smaller lr; if that "
-                "does not help, it is a bug of the method."
+                "checkpoint was written; the previous one is intact. Try a smaller lr."
             )
         tensors = {f"method/{name}": tensor for name, tensor in learned.items()}
         self._replicas.refuse_differences(tensors)

@@ -36,15 +36,8 @@ def make_loggers(names: Iterable[str]) -> list[Callback]:
     for name in different:
         if name not in LOGGERS:
             raise UserError(unknown("logger", name, LOGGERS))
-        if not _is_installed(LOGGERS[name].package):
-            raise UserError(
-                f"Logging to {name} needs its package: pip install 'hashprompt[{name}]'"
-            )
+        package = LOGGERS[name].package
+        found = find_spec(package) if package else None
+        if package and (found is None or found.origin is None):  # a folder of this name has none
+            raise UserError(f"{name} needs a package: pip install 'hashprompt[{name}]'")
     return [RunLogger(name, LOGGERS[name]) for name in different]
-
-
-def _is_installed(package: str | None) -> bool:
-    if package is None:
-        return True
-    found = find_spec(package)
-    return found is not None and found.origin is not None  # else it is only a folder of this name

@@ -53,10 +53,10 @@ class Log:
     files: ClassVar[tuple[str, ...]]  # of the log below `LOGS`, as patterns
 
     def __init__(self, run_dir: Path, options: Mapping[str, Any]) -> None:
-        raise NotImplementedError
+        """Start or continue the log of a run."""
 
     def write(self, row: Row) -> None:
-        raise NotImplementedError
+        """Add a row."""
 
     def close(self, finished: bool) -> None:
         """The run is finished, or was interrupted and may resume later."""

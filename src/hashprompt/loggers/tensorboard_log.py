@@ -2,13 +2,10 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from hashprompt.loggers.log import LOGS, Log, Row
 from hashprompt.storage.files import inside
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 FINAL = ("FAA", "CAA", "FM", "BWT")
 
@@ -24,7 +21,7 @@ class TensorBoardLog(Log):
 
     def __init__(self, run_dir: Path, options: Mapping[str, Any]) -> None:
         self._folder = inside(run_dir, LOGS, "tensorboard")
-        self._writers: dict[str, SummaryWriter] = {}
+        self._writers: dict[str, Any] = {}  # SummaryWriter of each table
         from torch.utils.tensorboard.summary import hparams
 
         shown = {k: v if isinstance(v, int | float) else str(v) for k, v in options.items()}
@@ -43,7 +40,7 @@ class TensorBoardLog(Log):
         for writer in self._writers.values():
             writer.close()
 
-    def _writer(self, table: str, first: int) -> "SummaryWriter":
+    def _writer(self, table: str, first: int) -> Any:
         """The writer of a table; readers drop earlier entries from the first number on."""
         from torch.utils.tensorboard import SummaryWriter
 

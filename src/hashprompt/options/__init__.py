@@ -75,16 +75,15 @@ def build(group: type[G], values: Mapping[str, Any]) -> G:
     try:
         return group(**values)
     except ValidationError as error:
-        found: dict[
-            str, list[str]
-        ] = {}  # one value may fail in two ways, one for each allowed type
+        # One value may fail in two ways, one for each allowed type.
+        found: dict[str, list[str]] = {}
         for problem in error.errors(include_url=False):
-            found.setdefault(_what(problem), []).append(_reason(problem))
+            reason = shortened(problem["msg"].removeprefix("Value error, "), limit=200)
+            found.setdefault(_what(problem), []).append(reason)
         problems = [f"{what}{', or: '.join(reasons)}" for what, reasons in found.items()]
-        rest = len(problems) - MAX_PROBLEMS
-        more = [f"and {rest} more"] if rest > 0 else []
-        shown = "; ".join([*problems[:MAX_PROBLEMS], *more])
-        raise UserError(f"Invalid option: {shown}.") from error
+        if len(problems) > MAX_PROBLEMS:
+            problems[MAX_PROBLEMS:] = [f"and {len(problems) - MAX_PROBLEMS} more"]
+        raise UserError(f"Invalid option: {'; '.join(problems)}.") from error
 
 
 def _what(problem: Any) -> str:
@@ -95,10 +94,6 @@ def _what(problem: Any) -> str:
     parts = [str(part) for part in problem["loc"] if not KIND.fullmatch(str(part))]
     name = shortened(".".join(parts))
     return f"{name}={shortened(repr(problem['input']))}: "
-
-
-def _reason(problem: Any) -> str:
-    return shortened(problem["msg"].removeprefix("Value error, "), limit=200)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -66,11 +66,10 @@ def evaluate(
     measure = Strangeness(method.gaussians)
     logits, strangeness = [torch.zeros(0, method.cells.classes)], [torch.zeros(0)]
     for table in tables:
-        for tested in evaluator.predictions(table):
-            logits.append(tested.prediction.logits.float().cpu())
-            features = tested.prediction.features
-            assert features is not None
-            strangeness.append(measure.of(features.float())[0].cpu())
+        for prediction, _ in evaluator.predictions(table):
+            logits.append(prediction.logits.float().cpu())
+            assert prediction.features is not None
+            strangeness.append(measure.of(prediction.features.float())[0].cpu())
             callback.on_images_tested(sum(map(len, logits)))
     return torch.cat(logits), torch.cat(strangeness)
 

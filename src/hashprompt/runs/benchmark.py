@@ -198,8 +198,7 @@ def prepare(plan: Plan, may_download: bool = True) -> LoadedRun:
     """Load everything a plan names: bad input fails here, before training."""
     if plan.stream.startswith("hf:") and not may_download:
         raise UserError(
-            f"This run needs `{plan.stream}`, a data set of the Hugging Face hub. Allow the "
-            "download with `--download` (download=True)."
+            f"This run needs `{plan.stream}`. Allow the download: --download (download=True)."
         )
     stream = load_stream(plan.stream, plan.stream_options, plan.seed, reading_bar)
     backbone = load_backbone(plan.backbone, plan.run_options.image_size, may_download)

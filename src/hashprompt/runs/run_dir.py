@@ -91,14 +91,10 @@ def make_run_dir(folder: Path, overwrite: bool) -> None:
         left_over = ".config.json."
         if folder.is_dir() and any(not p.name.startswith(left_over) for p in folder.iterdir()):
             if not _is_run(folder):
-                raise UserError(
-                    f"Cannot use {folder}: it exists and is not a run directory. "
-                    "Choose another --out."
-                )
+                raise UserError(f"{folder} is not a run directory. Choose another --out.")
             if not overwrite:
                 raise UserError(
-                    f"Cannot use {folder}: it contains a run. `hashprompt resume` resumes the run, "
-                    "--overwrite replaces it."
+                    f"{folder} contains a run: give --overwrite, or use `hashprompt resume`."
                 )
             with only_process(folder):
                 pass  # no other process works there

@@ -28,12 +28,10 @@ def _bars(*columns: progress.ProgressColumn, quiet: bool = False) -> progress.Pr
     """Bars that disappear at the end; without a terminal there are none."""
     console = Terminal(stderr=True)
     return progress.Progress(
-        *(
-            LineColumn("{task.description}"),
-            progress.BarColumn(),
-            *columns,
-            progress.TimeRemainingColumn(),
-        ),
+        LineColumn("{task.description}"),
+        progress.BarColumn(),
+        *columns,
+        progress.TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=quiet or not console.is_terminal,

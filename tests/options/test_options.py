@@ -100,7 +100,7 @@ def test_every_option_has_a_description_and_a_default(name: str) -> None:
     for option, field in group.model_fields.items():
         assert field.description, option
         assert not field.is_required(), option
-    assert set(group.shown_first()) <= group.model_fields.keys()
+    assert set(group.main) <= group.model_fields.keys()
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -60,9 +60,8 @@ def fetch(name: Annotated[str, typer.Argument(metavar="NAME")], root: Root = Non
     print_line(f"Licence of {name}: {SETS[name].licence}.")
     with download_bars() as watch:
         fetch_set(SETS[name], _root(root), print_line, watch)
-    print_line(
-        f"Ready: hashprompt run --stream {name}" + (f" --set data_root={root}" if root else "")
-    )
+    place = f" --set data_root={root}" if root else ""
+    print_line(f"Ready: hashprompt run --stream {name}{place}")
 
 
 @app.command(cls=Command)

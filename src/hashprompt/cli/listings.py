@@ -65,10 +65,9 @@ def _show_method(name: str, every: bool) -> None:
             print_line(f"{title}: {' '.join(filter(None, (text, url)))}")
     readings = getattr(config, "readings", ())
     for title, group in ((name, config), ("stream", StreamOptions), ("run", RunOptions)):
-        shown = group.model_fields if every else group.shown_first()
-        console.print(
-            _options_table(f"{title} options", group, (n for n in shown if n not in readings))
-        )
+        shown = group.main if group.main and not every else tuple(group.model_fields)
+        names = [option for option in shown if option not in readings]
+        console.print(_options_table(f"{title} options", group, names))
         if every and group is config and readings:
             console.print(_options_table("readings of the paper", group, readings))
         if more := len(group.model_fields) - len(shown):

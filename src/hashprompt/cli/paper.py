@@ -81,9 +81,10 @@ def run(
         print_text(full_cost(planned))
         if plan:
             return
+    from hashprompt.sweeps.engines import make_engine
     from hashprompt.sweeps.runner import run_sweep
 
-    chosen = sweeps.choose_engine(engine, workers, retries, address=address, cpus=cpus, gpus=gpus)
+    chosen = make_engine(engine, workers, retries, address=address, cpus=cpus, gpus=gpus)
     if setting.scale != "full" and (plan or not quiet):
         from hashprompt.sweeps.estimate import estimate
 

@@ -10,7 +10,6 @@ from hashprompt.cli.printing import console, print_error, print_line, print_text
 from hashprompt.errors import UserError
 
 if TYPE_CHECKING:
-    from hashprompt.sweeps.engines import Engine
     from hashprompt.sweeps.runner import Sweep
 
 EngineName = Annotated[str, typer.Option(help="`processes` on this machine, or `ray`.")]
@@ -65,29 +64,20 @@ def sweep(
         return
     if folder is not None or out is None:
         raise UserError("No folder given. Expected: hashprompt sweep GRID.yaml --out FOLDER")
+    from hashprompt.sweeps.engines import make_engine
     from hashprompt.sweeps.grid import read_grid
 
     values = read_yaml_file(Path(grid), "methods: [hash, hide]")
     instead = {"streams": stream, "backbones": backbone}
     values |= {name: value for name, value in instead.items() if value is not None}
     runs = read_grid(values).runs(only or ())
-    chosen = choose_engine(engine, workers, retries, address=address, cpus=cpus, gpus=gpus)
+    chosen = make_engine(engine, workers, retries, address=address, cpus=cpus, gpus=gpus)
     if plan or not quiet:
         from hashprompt.sweeps.estimate import estimate
 
         print_text(estimate(runs, out, chosen.workers))
     if not plan:
         show(run_sweep(runs, out, chosen, quiet, log or ()), ended=True)
-
-
-def choose_engine(
-    engine: str, workers: int | None, retries: int, **of_ray: str | float | None
-) -> "Engine":
-    """The engine with this name and the options that were given."""
-    from hashprompt.sweeps.engines import make_engine
-
-    given = {name: value for name, value in of_ray.items() if value is not None}
-    return make_engine(engine, workers, retries, **given)
 
 
 def show(found: "Sweep", ended: bool = False) -> None:

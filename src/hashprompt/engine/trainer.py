@@ -54,15 +54,8 @@ class Trainer:
         self.replicas = Replicas(fabric)
         self.callbacks = Callbacks(callbacks if self.replicas.is_first else ())
         self.stop = StopRequest(resume_with or f"hashprompt resume {folder}")
-        self.state = RunState(
-            method,
-            backbone.model.passes,
-            self.replicas,
-            folder,
-            len(stream.stages),
-            options.checkpoint_minutes,
-            self.stop,
-        )
+        parts = (method, backbone.model.passes, self.replicas, folder, len(stream.stages))
+        self.state = RunState(*parts, options.checkpoint_minutes, self.stop)
         self.views = views_of(options, backbone.preprocessing, stream)
         self.passes = Passes(backbone, self.views, options, fabric, self._on_images_seen)
         self.evaluator = Evaluator(method, stream, self.passes, self.callbacks)

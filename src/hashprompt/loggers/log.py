@@ -28,7 +28,7 @@ class Row:
 
     table: Literal["steps", "tasks", "final"]
     number: int
-    about: Mapping[str, str | int]
+    about: Mapping[str, Any]
     values: Mapping[str, float | None]
 
     def scalars(self) -> dict[str, float]:

@@ -39,17 +39,13 @@ class RunLogger(Callback):
         if now - self._logged_at < STEP_SECONDS and not is_last:
             return
         self._logged_at = now
-        about: dict[str, str | int]
         about = {"task": step.task + 1, "phase": step.phase, "epoch": step.epoch + 1}
         rates = {f"rate_{number}": rate for number, rate in enumerate(step.rates, 1)}
         self._write(Row("steps", step.total, about, {"loss": step.loss, **rates}))
 
     def on_evaluation_end(self, entry: Mapping[str, Any], stages: int) -> None:
-        known = entry["accuracy"]
-        accuracy = {
-            f"accuracy_{task + 1}": known[task] if task < len(known) else None
-            for task in range(stages)
-        }
+        known = [*entry["accuracy"], *[None] * stages][:stages]
+        accuracy = {f"accuracy_{number}": percent for number, percent in enumerate(known, 1)}
         values = {**{name: entry[name] for name in OF_TASK}, **accuracy}
         self._write(Row("tasks", entry["task"] + 1, {}, values))
 

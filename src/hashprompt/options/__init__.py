@@ -25,7 +25,7 @@ class Options(BaseModel):
 
     # `defer_build`: validators are made on first use; most groups are only listed.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
-    main: ClassVar[tuple[str, ...]] = ()  # the most important options; empty: all
+    main: ClassVar[tuple[str, ...]] = ()  # the options listed without `--all`; empty: all
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -47,11 +47,6 @@ class Options(BaseModel):
             if isinstance(value, int) and abs(value) > 2**63:
                 raise ValueError(f"{name}={shortened(value)}: expected a number below 2^63")
         return self
-
-    @classmethod
-    def shown_first(cls) -> tuple[str, ...]:
-        """Names of the options that are listed without `--all`."""
-        return cls.main or tuple(cls.model_fields)
 
 
 G = TypeVar("G", bound=Options)

@@ -52,7 +52,6 @@ class WorkerProcess:
                         stdout=subprocess.PIPE,
                         stderr=log,
                         env=self._environment,
-                        text=True,
                         encoding="utf-8",
                         start_new_session=True,  # Ctrl-C reaches only the caller of `stop`
                     )

@@ -71,12 +71,13 @@ def make_engine(name: str, workers: int | None, retries: int, **resources: Any) 
 
     Args:
         workers: jobs at a time; default: one per GPU, else one per core (Ray: what fits).
-        **resources: for Ray; see `ray_workers`.
+        **resources: for Ray, None for the default; see `ray_workers`.
     """
     if workers is not None and workers < 1:
         raise UserError(f"workers={workers}: at least one has to work.")
     if retries < 0:
         raise UserError(f"retries={retries}: give 0 for none.")
+    resources = {option: value for option, value in resources.items() if value is not None}
     if name == "ray":
         return Engine(ray_workers(retries, **resources), workers, retries)
     if name != "processes":

@@ -303,7 +303,7 @@ def test_a_stream_of_pickles_is_refused(refused: Refusal, tmp_path: Path) -> Non
 def test_a_file_that_is_no_stream_is_refused(refused: Refusal, tmp_path: Path) -> None:
     (tmp_path / "s.npz").write_text("dear diary")
     assert "cannot be read as an .npz file" in refused("-s", tmp_path / "s.npz")
-    assert "There is no file" in refused("-s", f"npz:{tmp_path / 'none.npz'}")
+    assert "No such file" in refused("-s", f"npz:{tmp_path / 'none.npz'}")
 
 
 # Small is not bad. -------------------------------------------------------------------------

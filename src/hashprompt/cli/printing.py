@@ -27,20 +27,16 @@ def print_text(text: str) -> None:
     console.print(text, soft_wrap=True)
 
 
-def print_warning(text: str) -> None:
-    _print_message("Warning:", "yellow", text)
-
-
-def print_error(text: str) -> None:
-    _print_message("Error:", "red", text)
-
-
-def _print_message(kind: str, style: str, text: str) -> None:
+def print_error(text: str, kind: str = "Error:", style: str = "red") -> None:
     # Indented: a name with a line end must not start another message.
     first, *more = text.split("\n")
     errors.print(styled((kind, style), f" {first}"), soft_wrap=True)
     for line in more:
         errors.print(styled(f"  {line}"), soft_wrap=True)
+
+
+def print_warning(text: str) -> None:
+    print_error(text, "Warning:", "yellow")
 
 
 def print_json(value: Any) -> None:

@@ -47,8 +47,7 @@ class EpochBatches:
             return
         chosen = torch.arange(len(data.train)) if phase.rows is None else phase.rows.cpu()
         self.rows = chosen[torch.randperm(len(chosen))].split(phase.batch_size)
-        frozen = phase.view == "features"
-        self._features = passes.plain_features(data.train) if frozen else None
+        self._features = passes.plain_features(data.train) if phase.view == "features" else None
         self._images = Prefetch(data.train.images, [replicas.share(rows) for rows in self.rows])
 
     def __len__(self) -> int:

@@ -9,9 +9,6 @@ from hashprompt.options import Options
 Augment = Literal["crop", "resized-crop", "none"]
 Normalize = Literal["weights", "imagenet", "half", "cifar", "none"]
 Transform = Literal["weights", "hide", "l2p", "coda", "cprompt", "evoprompt", "s-prompts", "cpg"]
-Precision = Annotated[  # a bare 32 arrives as a number
-    Literal["32", "bf16-mixed", "16-mixed"], BeforeValidator(str)
-]
 
 
 class RunOptions(Options):
@@ -47,6 +44,7 @@ class RunOptions(Options):
     eval_batch_size: int = Field(64, ge=1, le=65_536)
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: int = Field(1, ge=1, le=1024)
-    precision: Precision = "32"
+    # A bare 32 arrives as a number.
+    precision: Annotated[Literal["32", "bf16-mixed", "16-mixed"], BeforeValidator(str)] = "32"
     measure_drift: bool = False
     checkpoint_minutes: float = Field(2.0, ge=0)

@@ -121,10 +121,7 @@ def predict(
     question: dict[str, Any] = {"unknown_threshold": unknown_threshold, "batch_size": batch_size}
     if is_exported(model.expanduser()):
         if version is not None or backbone is not None:
-            raise UserError(
-                f"{model} was exported to ONNX: it is one version, with its backbone. Leave out "
-                "--version and --backbone."
-            )
+            raise UserError(f"{model} is exported to ONNX. Leave out --version and --backbone.")
         from hashprompt.photos.onnx.model import OnnxClassifier
 
         answers = OnnxClassifier(model).predict(images, **question)

@@ -212,11 +212,10 @@ def _print_accuracy(folder: Path) -> None:
     if found is None or not found["photos"]:
         print_warning("Accuracy not measured: the held-out photos are gone. Give photos: --test.")
         return
-    before, after, same = (
-        f"{100 * found[k] / found['photos']:.1f} %" for k in ("before", "after", "same")
-    )
+    photos, counts = found["photos"], (found[k] for k in ("before", "after", "same"))
+    before, after, same = (f"{100 * count / photos:.1f} %" for count in counts)
     print_line(
-        f"Accuracy on {found['photos']:,} photos ({found['source']}): {after}, of the classifier "
+        f"Accuracy on {photos:,} photos ({found['source']}): {after}, of the classifier "
         f"{before}. Same answer for {same} of the photos."
     )
 

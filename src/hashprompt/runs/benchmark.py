@@ -246,11 +246,10 @@ def _warn_if_all_is_kept(config: MethodConfig, stream: Stream) -> None:
     if not isinstance(config, BufferOptions) or not config.keeps_images():
         return
     images = Counter(label for task in stream.tasks for label in task.train.labels.tolist())
-    fits = (
-        images.total() <= config.buffer_total
-        if config.buffer_total
-        else max(images.values()) <= config.buffer_per_class
-    )
+    if config.buffer_total:
+        fits = images.total() <= config.buffer_total
+    else:
+        fits = max(images.values()) <= config.buffer_per_class
     if fits:
         warnings.warn(
             f"The buffer ({config.keeps_images()}) holds all {images.total():,} images of this "

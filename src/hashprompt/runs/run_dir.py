@@ -108,8 +108,7 @@ def make_run_dir(folder: Path, overwrite: bool) -> None:
 
 def only_process(folder: Path) -> AbstractContextManager[None]:
     """Lock a run: two processes would overwrite each other's checkpoints."""
-    busy = f"Another process is working on {folder}. Wait for it, or choose another --out."
-    return locked(folder, lambda: busy)
+    return locked(folder, lambda: f"Another process is working on {folder}. Wait for it.")
 
 
 def _is_run(folder: Path) -> bool:

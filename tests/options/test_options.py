@@ -165,7 +165,7 @@ def test_sizes_that_nobody_means_are_refused_at_once() -> None:
 def test_sizes_that_this_machine_has_not_are_refused_with_the_estimate(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hashprompt.parts.budget.memory_budget", lambda: 3 * 10**8)
+    monkeypatch.setattr("hashprompt.storage.files.memory_budget", lambda: 3 * 10**8)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(UserError, match=r"tensors of .* would take [\d,.]+ GB\. At most half"):
         run(method, "digits", out=tmp_path / "run", **SIZES[method])

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Injection
 from hashprompt.errors import UserError
-from hashprompt.parts import budget
 from hashprompt.parts.growing import load_grown
 from hashprompt.parts.trained_weights import Snapshot, TrainedWeights
+from hashprompt.storage import files
 
 WB = ("weight", "bias")
 IMAGES = torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -85,9 +85,9 @@ def test_copies_beyond_the_budget_are_refused_with_the_estimate(
     monkeypatch: pytest.MonkeyPatch, copies: int
 ) -> None:
     need = 4 * copies * whole_vit()
-    monkeypatch.setattr(budget, "memory_budget", lambda: need)
+    monkeypatch.setattr(files, "memory_budget", lambda: need)
     TrainedWeights(small_backbone(), copies=copies)  # just fits
-    monkeypatch.setattr(budget, "memory_budget", lambda: need - 1)
+    monkeypatch.setattr(files, "memory_budget", lambda: need - 1)
     with pytest.raises(UserError, match=f"Training {whole_vit():,} weights .* GB. At most half"):
         TrainedWeights(small_backbone(), copies=copies)
 

@@ -18,7 +18,7 @@ from hashprompt.backbone.convert import Weights
 from hashprompt.backbone.plain import MAX_SIDE, Architecture, PlainViT
 from hashprompt.backbone.vit import Backbone
 from hashprompt.errors import UserError, shortened
-from hashprompt.storage.files import memory_budget
+from hashprompt.storage.files import check_memory
 from hashprompt.storage.schema import first_problem
 
 ViT = Any  # timm's `VisionTransformer`, which has no types, or our `PlainViT`
@@ -158,8 +158,7 @@ def own_metadata(weights: Weights, path: Path) -> Metadata | None:
         return Metadata(**metadata)
     except ValidationError as error:
         raise UserError(
-            f"{path} describes its architecture wrongly: {first_problem(error)}. Name it as "
-            "ARCHITECTURE@FILE."
+            f"{path} names a wrong architecture ({first_problem(error)}). Use ARCHITECTURE@FILE."
         ) from error
 
 
@@ -218,12 +217,8 @@ def _check_size(vit: ViT, path: Path) -> None:
     patches = vit.patch_embed.num_patches or 0
     if patches > MAX_PATCHES:
         raise UserError(f"{path} is for {patches:,} patches an image; at most {MAX_PATCHES:,}.")
-    size, limit = 4 * sum(tensor.numel() for tensor in vit.state_dict().values()), memory_budget()
-    if size > limit:
-        raise UserError(
-            f"The architecture of {path} takes {size / 1e9:.1f} GB; at most half of this "
-            f"machine's memory is used, {limit / 1e9:.1f} GB."
-        )
+    numbers = sum(tensor.numel() for tensor in vit.state_dict().values())
+    check_memory(4 * numbers, f"The architecture of {path}")
 
 
 def _check_names(vit: ViT, state: dict[str, Tensor], weights: Weights, path: Path) -> None:

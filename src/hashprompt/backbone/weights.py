@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from hashprompt.backbone.architecture import Metadata, build, own_metadata
@@ -38,20 +37,14 @@ def load_backbone(
     named, path = weights_file(name, may_download)
     if not path.is_file():
         raise UserError(f"No weights file at {path}. {HOW_TO_NAME}")
-    if recorded is not None:
-        with suppress(UserError, ValueError):  # of another file: timm decides, and names the error
-            return _load(name, named, path, image_size, Metadata(**recorded))
-    return _load(name, named, path, image_size, None)
-
-
-def _load(
-    name: str, named: str | None, path: Path, image_size: int | None, metadata: Metadata | None
-) -> LoadedBackbone:
     entry = CATALOGUE.get(named or "")
     weights = read_weights(path)
-    if named is None:
-        metadata = own_metadata(weights, path) or metadata
-    vit, config = build(entry.architecture if entry else named, weights, path, metadata)
+    metadata = own_metadata(weights, path) if named is None else None
+    architecture, built = entry.architecture if entry else named, None
+    if recorded is not None and metadata is None:
+        with suppress(UserError, ValueError):  # of another file: timm decides, and names the error
+            built = build(architecture, weights, path, Metadata(**recorded))
+    vit, config = built or build(architecture, weights, path, metadata)
     if named == name:  # downloaded under it
         check_unchanged(path)
     normalize = entry.normalize if entry else weights.normalize

@@ -8,20 +8,14 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hashprompt.errors import UserError
-from hashprompt.storage.files import memory_budget
+from hashprompt.storage.files import check_memory
 
 BYTES = 4  # of a number
 
 
 def check_room(numbers: int, what: str) -> None:
     """Refuse tensors of so many numbers if they take more than half of this machine's memory."""
-    size, most = BYTES * numbers, memory_budget()
-    if size > most:
-        raise UserError(
-            f"{what} would take {size / 1e9:,.1f} GB. At most half of this machine's memory is "
-            f"used, {most / 1e9:,.1f} GB."
-        )
+    check_memory(BYTES * numbers, what)
 
 
 class MemoryGuard(TorchDispatchMode):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from hashprompt.errors import UserError, shortened
-from hashprompt.storage.files import memory_budget, open_file, reason_of
+from hashprompt.storage.files import check_memory, open_file, reason_of
 
 MAX_ARRAYS = 10_000  # a large ViT has 500
 MAX_RATIO, SMALL = 100, 64 * 10**6  # drawings shrink to a tenth; only zeros to a hundredth
@@ -40,14 +40,8 @@ def _check_sizes(members: list[zipfile.ZipInfo], path: Path, size: int) -> None:
         raise ValueError(f"it holds two arrays of one name, or more than {MAX_ARRAYS:,}")
     total = sum(member.file_size for member in members)
     if total > SMALL and total > MAX_RATIO * size:
-        raise UserError(
-            f"{path} has {size / 1e6:,.1f} MB and would take {total / 1e6:,.0f} MB unpacked."
-        )
-    if total > memory_budget():
-        raise UserError(
-            f"{path.name} would take {total / 1e9:,.1f} GB of memory; at most "
-            f"{memory_budget() / 1e9:,.1f} GB, half of this machine's, are read."
-        )
+        raise UserError(f"{path}: {size / 1e6:,.1f} MB would take {total / 1e6:,.0f} MB unpacked.")
+    check_memory(total, path.name)
 
 
 def _numbers(name: str, array: np.ndarray | bytes) -> np.ndarray:

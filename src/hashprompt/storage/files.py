@@ -131,6 +131,15 @@ def memory_budget() -> int:
         return 4 * GIGABYTE
 
 
+def check_memory(size: int, what: str) -> None:
+    """Refuse what takes more bytes than `memory_budget`."""
+    if size > memory_budget():
+        raise UserError(
+            f"{what} would take {size / 1e9:,.1f} GB. At most half of this machine's memory is "
+            f"used, {memory_budget() / 1e9:,.1f} GB."
+        )
+
+
 # Writing. ------------------------------------------------------------------------------------
 
 

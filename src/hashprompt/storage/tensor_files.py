@@ -69,12 +69,9 @@ def read_checkpoint(path: Path, harmless: list[Any]) -> Any:
         if zipfile.is_zipfile(file):  # else torch's older format
             with zipfile.ZipFile(file) as packed:
                 members = packed.infolist()
-    size, unpacked = path.stat().st_size, sum(member.file_size for member in members)
+    size, total = path.stat().st_size, sum(member.file_size for member in members)
     # `torch.save` does not compress.
-    if unpacked > size or any(m.compress_type != zipfile.ZIP_STORED for m in members):
-        raise UserError(
-            f"{path} has {size / 1e6:,.1f} MB and would take {unpacked / 1e6:,.0f} MB unpacked; "
-            "files of torch are not compressed. It is not opened."
-        )
+    if total > size or any(m.compress_type != zipfile.ZIP_STORED for m in members):
+        raise UserError(f"{path}: {size / 1e6:,.1f} MB would take {total / 1e6:,.0f} MB unpacked.")
     with safe_globals(harmless):
         return torch.load(path, map_location="cpu", weights_only=True)

@@ -42,9 +42,7 @@ def read_huggingface(
     try:
         import datasets
     except ImportError as error:
-        raise UserError(
-            "hf:NAME needs the package `datasets`. Install it with: pip install 'hashprompt[hf]'"
-        ) from error
+        raise UserError("hf:NAME needs `datasets`: pip install 'hashprompt[hf]'") from error
     try:
         tables = datasets.load_dataset(name)
     except Exception as error:  # the hub, the network and the file readers raise many types

@@ -28,10 +28,7 @@ def order_classes(present: Tensor, order: str, seed: int) -> Tensor:
         return present[torch.randperm(len(present), generator=generator)]
     places = _read_order(order, len(present))
     if sorted(places) != list(range(len(present))):
-        raise UserError(
-            f"class_order={order} must list the places 0 … {len(present) - 1} of the sorted "
-            "classes, each once."
-        )
+        raise UserError(f"class_order={order} must list places 0 … {len(present) - 1} once each.")
     return present[torch.tensor(places)]
 
 

@@ -14,12 +14,8 @@ EMBEDDED = {
     "digits": "scikit-learn's handwritten digits, class-incremental, 5 tasks",
 }
 KINDS = {
-    "folders:DIR": (
-        "your images: DIR/class/*.jpg or DIR/task/class/*.jpg, also below train/ and test/"
-    ),
-    "domains:DIR": (
-        "your images, domain-incremental: DIR/domain/class/*.jpg, also below train/ and test/"
-    ),
+    "folders:DIR": "your images: DIR/class/*.jpg or DIR/task/class/*.jpg, also in train/ and test/",
+    "domains:DIR": "your images by domain: DIR/domain/class/*.jpg, also in train/ and test/",
     "csv:FILE": "your images in a list: path,label[,task|domain][,split]",
     "npz:FILE": "your arrays: x_train, y_train, x_test, y_test (uint8, NHWC or NHW)",
     "hf:NAME": "a data set of the Hugging Face hub (needs the package `datasets`)",

@@ -11,13 +11,13 @@ from fakes import DEPTH, DIM, Task, carry_out, small_backbone
 from torch import Tensor, tensor
 
 from hashprompt.methods.base import Batch
+from hashprompt.methods.frames.classifier_alignment import per_task_norm, with_smaller_means
 from hashprompt.methods.macil.method import (
     covariance_loss,
     mean_shift,
     patch_distillation,
     whitening,
 )
-from hashprompt.parts.alignment import per_task_norm, with_smaller_means
 from hashprompt.parts.gaussians import ClassGaussians
 
 learned = partial(fakes.learned, "macil", rank=3, lr=0.3, align_samples=8)

@@ -8,7 +8,7 @@ import torch
 from fakes import DIM
 from torch import Tensor, tensor
 
-from hashprompt.parts.cosine import CosineHead, Prototypes
+from hashprompt.parts.heads import CosineHead, Prototypes
 
 learned = partial(fakes.learned, "simplecil")
 

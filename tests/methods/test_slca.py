@@ -8,9 +8,9 @@ import torch
 from fakes import DIM, Task, small_backbone, train
 from torch import tensor
 
+from hashprompt.methods.frames.classifier_alignment import per_task_norm, symmetric_cross_entropy
 from hashprompt.methods.slca.config import SLCAConfig
 from hashprompt.methods.slca.method import SLCA
-from hashprompt.parts.alignment import per_task_norm, symmetric_cross_entropy
 from hashprompt.parts.cells import Cells
 
 close = torch.testing.assert_close

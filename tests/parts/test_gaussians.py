@@ -5,8 +5,7 @@ import torch
 from torch import Tensor
 
 from hashprompt.errors import UserError
-from hashprompt.parts.discriminant import Discriminant
-from hashprompt.parts.gaussians import ClassGaussians, Storage
+from hashprompt.parts.gaussians import ClassGaussians, Discriminant, Storage
 
 DIM = 5
 
@@ -108,7 +107,7 @@ def test_a_discriminant_does_not_depend_on_how_many_cells_are_made_at_a_time(
     features = torch.randn(9, DIM)
     scores = []
     for chunk in (1, 16, 1000):
-        monkeypatch.setattr("hashprompt.parts.discriminant.CHUNK", chunk)
+        monkeypatch.setattr("hashprompt.parts.gaussians.CHUNK", chunk)
         made = Discriminant(stats.means, stats.covariances(), shrinkage)
         scores.append(made.scores(features))
         assert made.whiten.numel() == (40 if shrinkage < 1 else 1) * DIM**2

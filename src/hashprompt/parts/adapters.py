@@ -92,8 +92,25 @@ class Adapters(nn.Module):
         return Injection(edits=branches(self.layers, *both, self.scale, dropout=dropout))
 
 
-class TaskAdapters(nn.Module):
-    """A set of branches for every task; the newest trains, the older ones are frozen.
+class TaskBranches(nn.Module):
+    """W_down and W_up for every task; the newest train, the older ones are frozen."""
+
+    def __init__(self, down: TaskSlots, up: TaskSlots) -> None:
+        super().__init__()
+        self.down, self.up = down, up
+
+    def add(self) -> None:
+        """Freeze the newest set and start that of the next task."""
+        for slots in (self.down, self.up):
+            slots.add(copy_last=False)
+
+    def current(self) -> list[nn.Parameter]:
+        """What trains."""
+        return [self.down.current, self.up.current]
+
+
+class TaskAdapters(TaskBranches):
+    """A set of branches for every task.
 
     Args:
         places: branches of a set.
@@ -105,22 +122,12 @@ class TaskAdapters(nn.Module):
     def __init__(
         self, places: int, dim: int, width: int, down: Fill = fill_down, up: Fill = torch.zero_
     ) -> None:
-        super().__init__()
-        self.down = TaskSlots((places, dim + 1, width), down)
-        self.up = TaskSlots((places, width + 1, dim), up)
-
-    def add(self) -> None:
-        """Freeze the newest set and start that of the next task."""
-        for slots in (self.down, self.up):
-            slots.add(copy_last=False)
+        up_slots = TaskSlots((places, width + 1, dim), up)
+        super().__init__(TaskSlots((places, dim + 1, width), down), up_slots)
 
     @property
     def tasks(self) -> int:
         return self.down.tasks
-
-    def current(self) -> list[nn.Parameter]:
-        """What trains."""
-        return [self.down.current, self.up.current]
 
     def of(self, task: int) -> tuple[Tensor, Tensor]:
         """W_down and W_up (places, …) of a task's set."""

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hashprompt.parts.discriminant import Discriminant
-from hashprompt.parts.gaussians import ClassGaussians
+from hashprompt.parts.gaussians import ClassGaussians, Discriminant
 from hashprompt.parts.precision import capable, exact
 
 MIN_PHOTOS = 20  # held-out ones for a temperature of their own

@@ -16,7 +16,7 @@ from hashprompt.methods.aper.config import AperConfig
 from hashprompt.methods.base import Phase, Prediction, TaskView
 from hashprompt.methods.frames.first_session import ADAPTER_DROPOUT, FirstSession
 from hashprompt.parts.adapters import Adapters, ScaleShift
-from hashprompt.parts.cosine import Prototypes, cosine
+from hashprompt.parts.heads import Prototypes, cosine
 
 Start = Literal["zero", "xavier_uniform"]
 

@@ -18,9 +18,8 @@ from hashprompt.methods.averaged_prompt.config import AveragedPromptConfig
 from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.cut_mix import cut_mix
-from hashprompt.parts.discriminant import Discriminant
 from hashprompt.parts.drift import Drift
-from hashprompt.parts.gaussians import ClassGaussians, StoredClasses
+from hashprompt.parts.gaussians import ClassGaussians, Discriminant, StoredClasses
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 
 HEAD_LR_SCALE = 0.1  # learning rate of the head over that of the prompt

@@ -1,9 +1,5 @@
 """Options of BiC."""
 
-from typing import Annotated
-
-from pydantic import Field
-
 from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import RehearsalConfig
 
@@ -20,4 +16,4 @@ class BiCConfig(RehearsalConfig):
     """
 
     temperature: kinds.Positive = 2.0
-    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    held_out: kinds.OpenShare = 0.1

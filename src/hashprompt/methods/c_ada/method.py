@@ -14,7 +14,7 @@ from hashprompt.backbone.vit import Edit
 from hashprompt.methods import base
 from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.c_ada.config import CAdaConfig
-from hashprompt.parts.adapters import branches
+from hashprompt.parts.adapters import TaskBranches, branches
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 from hashprompt.parts.slots import TaskSlots, uniform
 
@@ -78,7 +78,7 @@ class CAda(base.Method[CAdaConfig]):
         return Prediction(self.logits(images))
 
 
-class WideningAdapters(nn.Module):
+class WideningAdapters(TaskBranches):
     """Σ_i ReLU(z W_down^i) W_up^i over tasks i, without biases.
 
     ReLU treats hidden units one by one, so the sum is one branch whose width is that of all tasks.
@@ -90,18 +90,8 @@ class WideningAdapters(nn.Module):
     """
 
     def __init__(self, places: int, dim: int, width: int) -> None:
-        super().__init__()
-        self.down = TaskSlots((places, dim, width), uniform(dim**-0.5))
-        self.up = TaskSlots((places, width, dim), torch.zero_)  # new units start at zero
-
-    def add(self) -> None:
-        """Freeze the units of the last task and start those of the next."""
-        for slots in (self.down, self.up):
-            slots.add(copy_last=False)
-
-    def current(self) -> list[nn.Parameter]:
-        """What trains."""
-        return [self.down.current, self.up.current]
+        up = TaskSlots((places, width, dim), torch.zero_)  # new units start at zero
+        super().__init__(TaskSlots((places, dim, width), uniform(dim**-0.5)), up)
 
     def joined(self) -> tuple[Tensor, Tensor]:
         """W_down (P, D, T · h) and W_up (P, T · h, D) of all tasks; only the newest train."""

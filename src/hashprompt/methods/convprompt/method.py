@@ -14,7 +14,7 @@ from hashprompt.backbone.vit import Tokens
 from hashprompt.methods.base import TaskView, blocks_of
 from hashprompt.methods.convprompt.config import ConvPromptConfig
 from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
-from hashprompt.parts.cosine import cosine
+from hashprompt.parts.heads import cosine
 from hashprompt.parts.slots import OrthogonalSlots, TaskSlots, uniform
 from hashprompt.parts.trained_weights import Snapshot
 

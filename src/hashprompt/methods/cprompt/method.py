@@ -16,7 +16,7 @@ from hashprompt.methods.base import Batch, Method, Phase, Prediction, TaskView, 
 from hashprompt.methods.cprompt.config import CPromptConfig
 from hashprompt.methods.frames.prompt_tuning import tuning_phase
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.cosine import cosine
+from hashprompt.parts.heads import cosine
 from hashprompt.parts.slots import ClassRows, TaskClassifiers, TaskSlots, orthogonal_to, uniform
 
 

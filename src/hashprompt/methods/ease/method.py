@@ -19,7 +19,7 @@ from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskVi
 from hashprompt.methods.ease.config import EaseConfig
 from hashprompt.parts.adapters import TaskAdapters, beside_mlps, branches
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.cosine import CosineHead, cosine
+from hashprompt.parts.heads import CosineHead, cosine
 
 SCALE = 0.1  # of what the adapters add
 DROPOUT = 0.1  # of their hidden units, while they are trained

@@ -160,9 +160,8 @@ class EvoPrompt(PromptTuning[EvoPromptConfig]):
         memory, reference = self.memory, self.reference.tensors()
         for k in range(len(self.blocks)):
             inner, outer = memory.inner[k].clone(), memory.outer[k].clone()
-            inner_plan, outer_plan = plans(
-                inner, outer, reference["inner"][k], reference["outer"][k]
-            )
+            before = reference["inner"][k], reference["outer"][k]
+            inner_plan, outer_plan = plans(inner, outer, *before)
             memory.inner[k] = inner_plan.T @ inner
             memory.outer[k] = outer_plan.T @ outer @ inner_plan
             hidden[k] = hidden[k] @ inner_plan

@@ -13,8 +13,7 @@ from hashprompt.methods import base
 from hashprompt.methods.base import Batch, ParamGroup, Phase, TaskView
 from hashprompt.methods.frames.options import FirstSessionConfig
 from hashprompt.methods.kinds import Optimizer
-from hashprompt.parts.cosine import CosineHead
-from hashprompt.parts.heads import GrowingLinear
+from hashprompt.parts.heads import CosineHead, GrowingLinear
 
 ADAPTER_DROPOUT = 0.1  # of hidden units, while adapters are trained
 

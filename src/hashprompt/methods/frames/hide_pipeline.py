@@ -17,8 +17,7 @@ from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, Prediction
 from hashprompt.methods.frames.classifier_alignment import alignment_phase
 from hashprompt.methods.frames.options import HeadsConfig, PromptConfig, TaskPromptConfig
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.discriminant import Discriminant
-from hashprompt.parts.gaussians import ClassGaussians, StoredClasses
+from hashprompt.parts.gaussians import ClassGaussians, Discriminant, StoredClasses
 from hashprompt.parts.heads import GrowingLinear, TaskIdentityHead, masked_cross_entropy
 from hashprompt.parts.legacy import prefixes, shared_task
 from hashprompt.parts.slots import TaskPrompts, uniform

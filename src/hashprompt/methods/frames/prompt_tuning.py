@@ -13,8 +13,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods import base
 from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.frames.options import TaskKeyConfig, TuningConfig
-from hashprompt.parts.cosine import cosine
-from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
+from hashprompt.parts.heads import GrowingLinear, cosine, masked_cross_entropy
 from hashprompt.parts.legacy import prefixes, shared_task
 from hashprompt.parts.slots import TaskPrompts, TaskSlots, between
 

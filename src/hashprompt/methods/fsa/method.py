@@ -15,8 +15,7 @@ from hashprompt.methods.base import Phase, Prediction, TaskView
 from hashprompt.methods.frames.first_session import FirstSession
 from hashprompt.methods.fsa.config import FsaConfig
 from hashprompt.methods.kinds import Optimizer
-from hashprompt.parts.cosine import Prototypes
-from hashprompt.parts.heads import GrowingLinear
+from hashprompt.parts.heads import GrowingLinear, Prototypes
 from hashprompt.parts.precision import exact
 from hashprompt.parts.trained_weights import TrainedWeights
 
@@ -86,9 +85,6 @@ class LinearDiscriminant(nn.Module):
         self.classes.add(features, labels)
         rows = exact(features)
         self.products = self.products + (rows.T @ rows).to(self.products)
-        self._solve()
-
-    def _solve(self) -> None:
         sums, counts = exact(self.classes.sums), exact(self.classes.counts)
         images, total = counts.sum(), sums.sum(0)
         covariance = exact(self.products) - torch.outer(total, total) / images

@@ -1,8 +1,8 @@
 """Options of Hash."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import PromptConfig
@@ -69,7 +69,7 @@ class HashConfig(PromptConfig):
     infer_penalty: Literal["task", "none", "current"] = "task"
     hgm: bool = True
     modulation: Literal["piecewise", "inverse", "exponential"] = "piecewise"
-    alpha: Annotated[float, Field(gt=0, le=1)] = 0.1
+    alpha: kinds.PositiveShare = 0.1
     hgm_mode: Literal["update", "grad", "sgd"] = "update"
     protected: kinds.Count = 2
     history: Literal["task", "step"] = "task"

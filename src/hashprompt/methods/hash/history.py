@@ -53,6 +53,8 @@ def relative(counts: Tensor, raw: bool) -> Tensor:
 
 def penalty(counts: Tensor, config: HashConfig) -> Tensor:
     """ψ(H), (S, N): subtracted from the routing scores of used experts (Eq. 7 and 8)."""
+    if not config.hdr:
+        return torch.zeros_like(counts, dtype=torch.float32)
     if config.penalty == "stepwise":
         return config.delta * most_used(counts, config.protected)
     h = relative(counts, config.history_scale == "raw")
@@ -62,6 +64,8 @@ def penalty(counts: Tensor, config: HashConfig) -> Tensor:
 
 def update_factor(counts: Tensor, config: HashConfig) -> Tensor:
     """γ(H), (S, N) in (0, 1]: scale of the updates of used experts (Eq. 9 and 10, β = 1)."""
+    if not config.hgm:
+        return torch.ones_like(counts, dtype=torch.float32)
     if config.modulation == "piecewise":
         return torch.where(most_used(counts, config.protected), config.alpha, 1.0)
     h = relative(counts, config.history_scale == "raw")

@@ -19,8 +19,7 @@ from hashprompt.methods.base import Batch, Phase, StepResult, TaskView, blocks_o
 from hashprompt.methods.frames.hide_pipeline import PromptPipeline
 from hashprompt.methods.hash.config import HashConfig
 from hashprompt.methods.hash.history import UsageHistory, penalty, update_factor
-from hashprompt.methods.hash.pool import PromptPool
-from hashprompt.methods.hash.router import Routers, Routing, choose
+from hashprompt.methods.hash.pool import PromptPool, Routers, Routing, choose
 from hashprompt.methods.hash.routing_report import describe_routing
 from hashprompt.methods.kinds import Optimizer
 from hashprompt.parts.growing import grow_buffer
@@ -99,10 +98,7 @@ class Hash(PromptPipeline[HashConfig]):
 
     def penalty(self) -> Tensor:
         """HDR: ψ(H) as of now, (S, N) (equations 7 and 8)."""
-        counts = self.counts()
-        if not self.config.hdr:
-            return torch.zeros_like(counts, dtype=torch.float32)
-        return penalty(counts, self.config)
+        return penalty(self.counts(), self.config)
 
     def penalty_of(self, task: Tensor | None) -> Tensor:
         """What is taken off the scores: (S, N) in training, (B, S, N) at test."""
@@ -119,10 +115,7 @@ class Hash(PromptPipeline[HashConfig]):
         Args:
             used_before: (S, N) activations before the step whose update this is.
         """
-        counts = self.counts()
-        factor = torch.ones_like(counts, dtype=torch.float32)
-        if self.config.hgm:
-            factor = update_factor(counts, self.config)
+        factor = update_factor(self.counts(), self.config)
         if self.config.mask_inactive:
             factor = factor * (self.history.pending > used_before)  # of all devices
         return factor.T

@@ -1,9 +1,5 @@
 """Options of InfLoRA."""
 
-from typing import Annotated
-
-from pydantic import Field
-
 from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import TuningConfig
 
@@ -31,7 +27,7 @@ class InfLoRAConfig(TuningConfig):
     clip: kinds.Clip = None
     scale_lr: bool = False
     rank: kinds.Count = 10
-    energy: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    energy: kinds.OpenShare = 0.95
     expected_tasks: kinds.Count = 10
 
     def share(self, task: int) -> float:

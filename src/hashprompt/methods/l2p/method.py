@@ -14,7 +14,7 @@ from hashprompt.methods.base import Batch, Phase, TaskView
 from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
 from hashprompt.methods.frames.rehearsal import offer, with_stored
 from hashprompt.methods.l2p.config import L2PConfig
-from hashprompt.parts.cosine import cosine
+from hashprompt.parts.heads import cosine
 from hashprompt.parts.legacy import most_frequent
 from hashprompt.parts.memory import Memory
 from hashprompt.parts.trained_weights import TrainedWeights

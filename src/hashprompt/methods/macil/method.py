@@ -13,14 +13,16 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods import base
 from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, Prediction, TaskView
-from hashprompt.methods.frames.classifier_alignment import alignment_phase
+from hashprompt.methods.frames.classifier_alignment import (
+    alignment_phase,
+    normalised_cross_entropy,
+    with_smaller_means,
+)
 from hashprompt.methods.macil.config import MACILConfig
-from hashprompt.parts.alignment import normalised_cross_entropy, with_smaller_means
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.cosine import cosine
 from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.growing import grow_parameter
-from hashprompt.parts.heads import masked_cross_entropy
+from hashprompt.parts.heads import cosine, masked_cross_entropy
 from hashprompt.parts.lora import Factors, keys_and_values, merged
 from hashprompt.parts.precision import exact
 from hashprompt.parts.slots import TaskSlots, uniform

@@ -9,7 +9,7 @@ from torch import Tensor
 from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Method, Phase, Prediction, TaskView
 from hashprompt.methods.simplecil.config import SimpleCILConfig
-from hashprompt.parts.cosine import Prototypes, cosine
+from hashprompt.parts.heads import Prototypes, cosine
 
 
 class SimpleCIL(Method[SimpleCILConfig]):

@@ -1,9 +1,5 @@
 """Options of SLCA."""
 
-from typing import Annotated
-
-from pydantic import Field
-
 from hashprompt.methods import kinds, register
 from hashprompt.methods.frames.options import AlignedConfig
 
@@ -24,6 +20,6 @@ class SLCAConfig(AlignedConfig):
     lr: kinds.Positive = 1e-4
     head_lr_scale: kinds.Positive = 100.0
     weight_decay: kinds.NonNegative = 5e-4
-    decay_at: Annotated[float, Field(gt=0, le=1)] = 0.9
+    decay_at: kinds.PositiveShare = 0.9
     mean_decay: kinds.Share = 0.1
     temperature: kinds.Positive = 0.1

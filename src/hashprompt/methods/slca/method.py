@@ -9,9 +9,12 @@ from dataclasses import replace
 from torch import Tensor
 
 from hashprompt.methods.base import Phase, TaskView, learning_rate_factor
-from hashprompt.methods.frames.classifier_alignment import AlignedTuning
+from hashprompt.methods.frames.classifier_alignment import (
+    AlignedTuning,
+    normalised_cross_entropy,
+    with_smaller_means,
+)
 from hashprompt.methods.slca.config import SLCAConfig
-from hashprompt.parts.alignment import normalised_cross_entropy, with_smaller_means
 
 
 class SLCA(AlignedTuning[SLCAConfig]):

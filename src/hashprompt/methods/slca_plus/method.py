@@ -13,9 +13,12 @@ from torch import Tensor
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import ParamGroup, Phase, Prediction, TaskView
-from hashprompt.methods.frames.classifier_alignment import AlignedTuning
+from hashprompt.methods.frames.classifier_alignment import (
+    AlignedTuning,
+    normalised_cross_entropy,
+    symmetric_cross_entropy,
+)
 from hashprompt.methods.slca_plus.config import SLCAPlusConfig
-from hashprompt.parts.alignment import normalised_cross_entropy, symmetric_cross_entropy
 from hashprompt.parts.lora import TrainedLoRA
 
 LAYERS = ("attn.qkv", "mlp.fc1", "mlp.fc2")

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Batch, ParamGroup, Phase, TaskView, learning_rate_factor
-from hashprompt.methods.frames.classifier_alignment import AlignedTuning
+from hashprompt.methods.frames.classifier_alignment import AlignedTuning, symmetric_cross_entropy
 from hashprompt.methods.kinds import Schedule
 from hashprompt.methods.sldc.config import SLDCConfig
-from hashprompt.parts.alignment import symmetric_cross_entropy
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.lora import TrainedLoRA

@@ -45,12 +45,10 @@ def test_ours_stands_beside_the_paper(tmp_path: Path) -> None:
 
 
 def test_cells_that_were_not_run_say_so(tmp_path: Path) -> None:
-    wanted = [c for c in runs_of(["T5"], NANO) if c.row == "T5 MoE" and c.plan.seed == 0]
-    for run in wanted:
-        Ledger(tmp_path).write(run.digest, result_of(run.plan, 66.0))
+    run = next(run for run in runs_of(["T5"], NANO) if run.row == "T5 MoE")
+    Ledger(tmp_path).write(run.digest, result_of(run.plan, 66.0))
     shown = rows_of(tmp_path, "T5")["nano, instead of CIFAR-100"]
-    ours = [line[4] for line in shown]
-    assert ours == ["66.00 (1)", "not run", "not run", "not run"]
+    assert [line[4] for line in shown] == ["66.00 (1)", "not run", "not run", "not run"]
 
 
 def test_runs_that_belong_to_no_table_make_no_place(tmp_path: Path) -> None:
@@ -67,10 +65,7 @@ def test_files_of_the_user_make_places_of_their_own(tmp_path: Path) -> None:
     other = replace(MINI, stream="npz:/else/where/dogs.npz")
     write_ledger(tmp_path / "b", ["T5"], lambda row, seed: 40.0, other)
     results = Results([tmp_path / "a", tmp_path / "b"])
-    assert results.places == [
-        Place("mini", "npz:birds.npz", "nano"),
-        Place("mini", "npz:dogs.npz", "nano"),
-    ]
+    assert results.places == [Place("mini", f"npz:{n}.npz", "nano") for n in ("birds", "dogs")]
     assert [results.name(place) for place in results.places] == ["mini 1", "mini 2"]
     assert Results([tmp_path / "a"]).name(results.places[0]) == "mini"
     experiment = find_experiment("T5")
@@ -169,14 +164,6 @@ def test_an_empty_ledger_and_a_missing_one_are_refused(tmp_path: Path) -> None:
             Results([folder])
     with pytest.raises(UserError, match="There is no folder"):
         Results([tmp_path / "nowhere"])
-
-
-def test_a_damaged_entry_is_refused_by_its_name(tmp_path: Path) -> None:
-    write_ledger(tmp_path, ["T5"], lambda row, seed: 60.0)
-    file = sorted(tmp_path.glob("*.json"))[1]
-    file.write_text(file.read_text().replace("60.0", "99.0", 1))
-    with pytest.raises(UserError, match=f"{file.name} is damaged.*run the sweep again"):
-        Results([tmp_path])
 
 
 def test_an_entry_of_another_version_is_refused_by_its_name(tmp_path: Path) -> None:

@@ -32,25 +32,16 @@ def test_one_value_stands_for_a_list_of_one() -> None:
 
 def test_runs_come_seed_by_seed_so_that_the_first_ones_fill_a_table() -> None:
     found = runs(methods=["hash", "hide"], seeds=[5, 6])
-    assert [(c.plan.seed, c.plan.method) for c in found] == [
-        (5, "hash"),
-        (5, "hide"),
-        (6, "hash"),
-        (6, "hide"),
-    ]
+    expected = [(seed, method) for seed in (5, 6) for method in ("hash", "hide")]
+    assert [(run.plan.seed, run.plan.method) for run in found] == expected
 
 
 def test_options_that_vary_make_rows_of_every_combination() -> None:
     found = runs(methods="hash", vary={"top_k": [1, 2], "epochs": [3, 4]})
-    assert [c.row for c in found] == [
-        f"hash (paper), top_k={k}, epochs={e}" for k in (1, 2) for e in (3, 4)
-    ]
-    assert [(c.plan.options()["top_k"], c.plan.options()["epochs"]) for c in found] == [
-        (1, 3),
-        (1, 4),
-        (2, 3),
-        (2, 4),
-    ]
+    values = [(top_k, epochs) for top_k in (1, 2) for epochs in (3, 4)]
+    assert [run.row for run in found] == [f"hash (paper), top_k={k}, epochs={e}" for k, e in values]
+    options = [run.plan.options() for run in found]
+    assert [(each["top_k"], each["epochs"]) for each in options] == values
 
 
 def test_the_nearest_option_wins() -> None:
@@ -141,9 +132,8 @@ def test_an_option_with_its_default_is_no_part_of_the_name() -> None:
     planned = make_plan("simplecil")
     assert planned.identity()["options"] == {}
     assert make_plan("simplecil", options={"eval_batch_size": 64}).digest == planned.digest
-    assert make_plan("simplecil", options={"eval_batch_size": 8}).identity()["options"] == {
-        "eval_batch_size": 8
-    }
+    other = {"eval_batch_size": 8}
+    assert make_plan("simplecil", options=other).identity()["options"] == other
 
 
 def test_the_name_is_the_same_wherever_the_files_are(tmp_path: Path) -> None:
@@ -160,9 +150,8 @@ def test_the_name_is_the_same_wherever_the_files_are(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No weights file"):
         make_plan(**named)
     (tmp_path / "a" / "y.npz").touch()
-    assert (
-        make_plan(stream=f"npz:{tmp_path}/a/y.npz", backbone=planned.backbone).digest != digests[0]
-    )
+    other = make_plan(stream=f"npz:{tmp_path}/a/y.npz", backbone=planned.backbone)
+    assert other.digest != digests[0]
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ from hashprompt.storage.json_files import DamagedError, write_json
 @pytest.fixture(scope="module")
 def runs(tiny_run: TinyRun, tmp_path_factory: pytest.TempPathFactory) -> list[benchmark.Result]:
     folder = tmp_path_factory.mktemp("runs")
-    ways = [("simplecil", 0), ("simplecil", 1), ("gaussian-head", 0), ("gaussian-head", 1)]
     quiet = {"epochs": None, "batch_size": None, "tii_epochs": None, "align_epochs": None}
     return [
         tiny_run(folder / f"{method}-{seed}", method=method, seed=seed, **quiet)
-        for method, seed in ways
+        for method in ("simplecil", "gaussian-head")
+        for seed in (0, 1)
     ]
 
 
@@ -95,10 +95,8 @@ def test_a_pack_reads_as_its_entries(
     second.unlink()
     assert read_pack(inside(packed, first.name)) == entries
     assert Ledger(packed).find(plan_of_run(runs[2])) == entries[plan_of_run(runs[2]).digest]
-    assert (
-        compare(read_results([packed])).table().to_markdown()
-        == compare(read_results([ledger])).table().to_markdown()
-    )
+    ours, theirs = (compare(read_results([place])).table() for place in (packed, ledger))
+    assert ours == theirs
     assert len(list(read_results([packed, first]))) == 4  # each once
     digest = plan_of_run(runs[0]).digest
     Ledger(packed).write(digest, runs[0].data | {"evaluations": {"again": {"average": 1.0}}})
@@ -117,15 +115,11 @@ def test_a_damaged_pack_is_refused(content: bytes, tmp_path: Path, cli: Cli) -> 
 def test_a_changed_entry_is_refused(ledger: Path, cli: Cli) -> None:
     file = next(ledger.iterdir())
     file.write_text(file.read_text().replace('"FAA"', '"FBA"'))
-    with pytest.raises(DamagedError, match="not what was written"):
+    with pytest.raises(DamagedError, match=f"{file.name} is damaged.*not what was written"):
         list(read_results([ledger]))
     outcome = cli("compare", ledger)
     assert outcome.code == 1
     assert "Copy the file again" in outcome.said
-
-
-def test_an_empty_folder_is_no_ledger(tmp_path: Path, cli: Cli) -> None:
-    assert "holds no result.json" in cli("compare", tmp_path).said
 
 
 def test_differences_to_a_row(ledger: Path, runs: list[benchmark.Result], cli: Cli) -> None:

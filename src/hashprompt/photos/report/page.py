@@ -11,7 +11,7 @@ from hashprompt.photos.evaluation import HeldOutPhotos, confused_photos
 from hashprompt.photos.plan import in_words
 from hashprompt.photos.report.changes import Changes, ClassChange
 from hashprompt.photos.report.figures import draw_accuracy, label_of, rows_to_draw, thumbnail
-from hashprompt.report.figures import render
+from hashprompt.report.figures import page_figure
 from hashprompt.report.pages import PageFigure, percent, render_template
 from hashprompt.storage.files import inside, write_atomically
 from hashprompt.texts import counted
@@ -155,7 +155,4 @@ def _accuracy_figure(changes: Changes) -> PageFigure | None:
     if len(drawn) < len(rows):
         caption.append(f"Shown: {len(drawn)} of {len(rows)} classes, the largest losses first.")
     draw = partial(draw_accuracy, drawn, labels)
-    light, dark = render(draw), render(draw, dark=True)
-    assert light is not None
-    assert dark is not None
-    return PageFigure(light, dark, "accuracy of each class before and after", " ".join(caption))
+    return page_figure(draw, "accuracy of each class before and after", " ".join(caption))

@@ -114,24 +114,18 @@ def make_plan(
     Args:
         files_needed: refuse missing weights; without them the plan serves only for its digest.
     """
-    names = {"method": method, "stream": stream, "backbone": backbone, "preset": preset}
-    seed = build(RunNames, {**names, "seed": seed}).seed  # a YAML file may hold anything
+    given = {"method": method, "stream": stream, "backbone": backbone, "preset": preset}
+    seed = build(RunNames, {**given, "seed": seed}).seed  # a YAML file may hold anything
     config = find_method(method).config
     preset = preset or default_preset(method)
     # Other splits of the same images share presets.
     about = "embedded" if stream in EMBEDDED else stream.removesuffix("-lamda")
     chosen = {**preset_options(method, preset, about), **(options or {})}
     of_method, of_stream, of_run = split_options(chosen, config, StreamOptions, RunOptions)
-    return Plan(
-        method,
-        preset,
-        with_full_path(stream),
-        with_full_file(backbone) if files_needed else backbone,
-        seed,
-        build(config, of_method),
-        build(StreamOptions, of_stream),
-        build(RunOptions, of_run),
-    )
+    weights = with_full_file(backbone) if files_needed else backbone
+    names = (method, preset, with_full_path(stream), weights, seed)
+    groups = (build(config, of_method), build(StreamOptions, of_stream), build(RunOptions, of_run))
+    return Plan(*names, *groups)
 
 
 def stored_plan(

@@ -254,7 +254,7 @@ CHANGES: dict[str, tuple[Callable[[dict[str, np.ndarray]], Any], list[str]]] = {
     ),
     "labels too few": (
         lambda a: a.update(y_train=a["y_train"][1:]),
-        ["y_train", "(47,)", "each of the 48 images"],
+        ["y_train", "(47,)", "one whole number per image"],
     ),
     "labels one-hot": (
         lambda a: a.update(y_train=np.eye(6, dtype=int)[a["y_train"]]),

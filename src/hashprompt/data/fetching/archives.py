@@ -120,10 +120,9 @@ def zip_files(
         raise ArchiveError(f"it holds more than {max_members:,} files and folders")
     with zipfile.ZipFile(file) as packed:
         members = [(member.parts, member) for member in _zip_members(packed)]
-        total, size = sum(member.size for _, member in members), _size_of(file)
-        if total > min(max_bytes, max(SMALL, MAX_RATIO * size)):
-            message = f"its {size / 1e6:,.1f} MB would take {total / 1e6:,.0f} MB unpacked"
-            raise ArchiveError(message)
+        total = sum(member.size for _, member in members)
+        if total > _allowed(file, max_bytes):
+            raise ArchiveError(f"it would take {total / 1e6:,.0f} MB unpacked")
         for parts, member in members:
             if member.open is not None:
                 yield parts, member.blocks()
@@ -200,9 +199,9 @@ def _gunzip(file: BinaryIO, place: Target, archive: Path) -> bool:
     return True
 
 
-def _allowed(file: BinaryIO) -> int:
+def _allowed(file: BinaryIO, max_bytes: int = MAX_BYTES) -> int:
     """Bytes that an archive may have unpacked."""
-    return min(MAX_BYTES, max(SMALL, MAX_RATIO * _size_of(file)))
+    return min(max_bytes, max(SMALL, MAX_RATIO * _size_of(file)))
 
 
 def _write(members: Iterable[Member], place: Target, file: BinaryIO) -> None:

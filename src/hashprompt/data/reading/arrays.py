@@ -154,6 +154,7 @@ def to_tensor(images: np.ndarray, what: str) -> Tensor:
 def _numbers(numbers: np.ndarray, count: int, what: str) -> Tensor:
     if numbers.shape != (count,) or not np.issubdtype(numbers.dtype, np.integer):
         raise UserError(
-            f"{what} is {numbers.dtype} {numbers.shape}; expected one whole number per image."
+            f"{what} is {numbers.dtype} {numbers.shape}; expected one whole number for each of the "
+            f"{count} images."
         )
     return torch.from_numpy(numbers.astype(np.int64))

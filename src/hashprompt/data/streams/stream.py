@@ -200,7 +200,9 @@ def _chunks(source: ImageSource, options: StreamOptions, order: Tensor) -> list[
         return given[: options.tasks]
     count = options.tasks or min(source.tasks, len(order))
     if count > len(order):
-        raise UserError(f"{count} tasks, but only {len(order)} classes. Use fewer tasks.")
+        raise UserError(
+            f"{count} tasks, but only {len(order)} classes. Use tasks={len(order)} or fewer."
+        )
     return list(ids.tensor_split(count))  # as equal as possible
 
 

@@ -6,7 +6,7 @@ recipes of other papers, are transformed image by image with torchvision.
 
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +15,6 @@ from torch import Tensor
 from hashprompt.backbone.preprocessing import Preprocessing
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.options.run import Augment
-
-if TYPE_CHECKING:
-    from torchvision.transforms import v2
 
 Images = Tensor | PhotoBatch
 MAX_PIXELS = 1 << 25  # resized at a time, before and after: 400 MB
@@ -33,7 +30,7 @@ class Colours:
     grey_chance: float = 0.0
     policy: Literal["", "cifar10", "imagenet"] = ""  # of AutoAugment
 
-    def steps(self) -> "list[v2.Transform]":
+    def steps(self) -> list[Any]:
         from torchvision.transforms import v2
 
         jitter: v2.Transform = v2.ColorJitter(*self.jitter)
@@ -194,7 +191,7 @@ class Views:
         return (pixels - mean) / std
 
 
-def _square_window(image: Tensor, size: int, mode: "v2.InterpolationMode") -> Tensor:
+def _square_window(image: Tensor, size: int, mode: Any) -> Tensor:
     """A random square of 7/8 of the shorter side, resized, which keeps proportions."""
     from torchvision.transforms.v2.functional import resized_crop
 

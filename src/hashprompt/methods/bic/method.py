@@ -19,7 +19,6 @@ from hashprompt.methods.bic.config import BiCConfig
 from hashprompt.methods.frames.rehearsal import Rehearsal, with_stored
 from hashprompt.parts.growing import grow_buffer
 from hashprompt.parts.precision import exact
-from hashprompt.parts.trained_weights import Snapshot
 
 # Without a penalty, perfectly separable images would let the scale grow without bound.
 DECAY = 1e-4
@@ -34,10 +33,10 @@ class BiC(Rehearsal[BiCConfig]):
 
     stores = "backbone: teacher; head: correction"
     copies = Rehearsal.copies + 1  # the teacher
+    teaches = True
 
     def __init__(self, config: BiCConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.teacher = Snapshot(self.network())
         self.correction: Tensor = nn.Buffer(torch.zeros(0, 2))  # (T, 2) α and β of each task
         # (C,) in which a class was new
         self.task_of_class: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.long))
@@ -51,8 +50,6 @@ class BiC(Rehearsal[BiCConfig]):
         return scale * logits + shift
 
     def begin_task(self, task: TaskView) -> None:
-        if len(self.head.bias):
-            self.teacher.take(self.network())
         super().begin_task(task)
         new = len(self.head.bias) - len(self.task_of_class)
         grow_buffer(self, "correction", torch.tensor([[1.0, 0.0]]))

@@ -14,7 +14,7 @@ from hashprompt.methods.base import Batch, Losses, Method, Phase, Prediction, St
 from hashprompt.methods.frames.options import FinetuningConfig
 from hashprompt.methods.frames.prompt_tuning import tuning_phase
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
-from hashprompt.parts.trained_weights import TrainedWeights
+from hashprompt.parts.trained_weights import Snapshot, TrainedWeights
 
 C = TypeVar("C", bound=FinetuningConfig)
 
@@ -24,6 +24,7 @@ class FullFinetuning(Method[C]):
 
     stores = "backbone: vit"
     masked: ClassVar[bool] = True  # whether only the task's own classes compete in training
+    teaches: ClassVar[bool] = False  # whether the network before a task is kept as the teacher
     copies: ClassVar[int] = 3  # values per weight in training: itself, gradient, momentum
 
     def __init__(self, config: C, backbone: Backbone) -> None:
@@ -31,6 +32,8 @@ class FullFinetuning(Method[C]):
         self.head = GrowingLinear(backbone.dim)
         copies = self.copies + (config.optimizer != "sgd")
         self.vit = TrainedWeights(backbone, config.trainable, config.last_blocks, copies)
+        if self.teaches:
+            self.teacher = Snapshot(self.network())
 
     # Defined by each method. ---------------------------------------------------------------
 
@@ -66,6 +69,8 @@ class FullFinetuning(Method[C]):
         return masked_cross_entropy(logits, labels, allowed)
 
     def begin_task(self, task: TaskView) -> None:
+        if self.teaches and len(self.head.bias):
+            self.teacher.take(self.network())
         self.head.grow(max(task.classes) + 1)
 
     def phases(self, task: TaskView) -> list[Phase]:

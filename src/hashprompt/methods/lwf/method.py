@@ -6,12 +6,10 @@ Li and Hoiem, ECCV 2016. No old image is stored: the previous outputs are the ta
 import torch
 from torch import Tensor
 
-from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, TaskView
 from hashprompt.methods.frames.full_finetuning import FullFinetuning
 from hashprompt.methods.lwf.config import LwFConfig
 from hashprompt.parts.heads import distillation
-from hashprompt.parts.trained_weights import Snapshot
 
 
 class LwF(FullFinetuning[LwFConfig]):
@@ -22,15 +20,7 @@ class LwF(FullFinetuning[LwFConfig]):
 
     stores = "backbone: teacher"
     copies = 4  # and the teacher
-
-    def __init__(self, config: LwFConfig, backbone: Backbone) -> None:
-        super().__init__(config, backbone)
-        self.teacher = Snapshot(self.network())
-
-    def begin_task(self, task: TaskView) -> None:
-        if len(self.head.bias):
-            self.teacher.take(self.network())
-        super().begin_task(task)
+    teaches = True
 
     def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:
         logits = self.logits(batch.inputs)

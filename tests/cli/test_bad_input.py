@@ -71,7 +71,7 @@ NAMES_AND_OPTIONS = {
     "seed": (["--seed", str(10**30)], [f"seed={10**30}", "less than"]),
     "order seed": (["--set", f"order_seed={10**30}"], [f"order_seed={10**30}", "less than"]),
     "image size": (["--set", "image_size=33"], ["33", "multiple of the patch size 8", "Try 32"]),
-    "tasks": (["--set", "tasks=7"], ["7 tasks", "only 6 classes", "fewer tasks"]),
+    "tasks": (["--set", "tasks=7"], ["7 tasks", "only 6 classes", "tasks=6 or fewer"]),
     "classes": (["--set", "classes=9"], ["classes=9", "6 classes"]),
     "layers": (["--set", "layers=[1,7]"], ["layers=[1, 7]", "blocks 1–6"]),
     "layer zero": (["--set", "layers=[0]"], ["layers=[0]", "blocks 1–6"]),
@@ -254,7 +254,7 @@ CHANGES: dict[str, tuple[Callable[[dict[str, np.ndarray]], Any], list[str]]] = {
     ),
     "labels too few": (
         lambda a: a.update(y_train=a["y_train"][1:]),
-        ["y_train", "(47,)", "one whole number per image"],
+        ["y_train", "(47,)", "each of the 48 images"],
     ),
     "labels one-hot": (
         lambda a: a.update(y_train=np.eye(6, dtype=int)[a["y_train"]]),

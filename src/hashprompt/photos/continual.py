@@ -222,17 +222,15 @@ class ContinualClassifier:
                 changes = changes_of(self.store, done.version, before)
             gone = f"Nothing of {name} remains: the version was learned from nothing, without it."
             return EditResult(done.version.number, changes, (gone, earlier))
-        from hashprompt.photos.store.editor import trained_parts
-
         # First: afterwards, a session without classes is gone.
-        trained = trained_parts(self.store, self.config())
+        trained = self.store.tensors(self.store.version()).get("average", ())
         result = self._edit(lambda _: edit, quiet)
         remains = "Nothing of it remains: nothing was trained on it together with other classes."
-        if trained:
+        if len(trained):
             remains = (
-                f"What remains: {' and '.join(trained)} were trained on it. To remove that too, "
-                "learn the photos you still have from nothing (`hashprompt forget MODEL CLASS "
-                "--retrain PHOTOS`)."
+                "What remains: the shared prompt and the head's rows of other classes were trained "
+                "on it. To remove that too, learn the photos you still have from nothing "
+                "(`hashprompt forget MODEL CLASS --retrain PHOTOS`)."
             )
         gone = f"Removed: the Gaussians of {name}, its rows and the records of its photos."
         return EditResult(result.version, result.changes, (gone, remains, earlier))

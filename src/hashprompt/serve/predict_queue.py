@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from hashprompt.errors import UserError
 from hashprompt.photos import ContinualClassifier
 from hashprompt.photos.answers import Answer
-from hashprompt.photos.inputs.predict_inputs import InputImage, InputLoader
+from hashprompt.photos.inputs.predict_inputs import InputImage, read_inputs
 from hashprompt.photos.store.store import HEADER
 from hashprompt.serve.http.monitoring import Metrics
 from hashprompt.serve.http.problems import Refusal
@@ -83,7 +83,7 @@ class PredictQueue:
         self.waiting += len(photos)
         try:
             short_side = (await run_in_threadpool(self.current)).short_side
-            loader = InputLoader([InputImage(*photo) for photo in photos], short_side)
+            loader = read_inputs([InputImage(*photo) for photo in photos], short_side)
             images, prediction = await run_in_threadpool(list, loader), Future[Prediction]()
             self._requests.append((images, prediction))
             self._thread.submit(self._answer_next)

@@ -39,43 +39,33 @@ class InputImage(NamedTuple):
     error: str | None = None
 
 
-class InputLoader:
-    """Images that are decoded in threads, shortly before they are needed."""
-
-    def __init__(self, items: Sequence[InputImage], short_side: int | None = None) -> None:
-        self.items, self.short_side = items, short_side
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __iter__(self) -> Iterator[InputImage]:
-        pending: deque[Callable[[], InputImage]] = deque()
-        for item in self.items:
-            pending.append(self._start(item))
-            if len(pending) > PREFETCH:
-                yield pending.popleft()()
-        while pending:
-            yield pending.popleft()()
-
-    def _start(self, item: InputImage) -> Callable[[], InputImage]:
+def read_inputs(items: Sequence[InputImage], short_side: int | None = None) -> Iterator[InputImage]:
+    """The same images, decoded in threads shortly before they are needed."""
+    pending: deque[Callable[[], InputImage]] = deque()
+    for item in items:
         # A thread would only cost time for one image. A Pillow image may be in the list twice, and
         # two threads must not load it at once.
-        if len(self.items) == 1 or isinstance(item.image, Image.Image):
-            return partial(self._read, item)
-        return reading_threads().submit(self._read, item).result
-
-    def _read(self, item: InputImage) -> InputImage:
-        if item.error is not None:
-            return item
-        try:
-            image = decode_image(as_image_file(item.image, item.name), self.short_side)
-        except UserError as error:
-            reason = error.reason if isinstance(error, UnreadableImage) else str(error)
-            return InputImage(item.name, None, reason)
-        return InputImage(item.name, image)
+        if len(items) == 1 or isinstance(item.image, Image.Image):
+            pending.append(partial(_read, item, short_side))
+        else:
+            pending.append(reading_threads().submit(_read, item, short_side).result)
+        if len(pending) > PREFETCH:
+            yield pending.popleft()()
+    while pending:
+        yield pending.popleft()()
 
 
-def load_inputs(what: Any, short_side: int | None = None) -> tuple[InputLoader, Kind]:
+def _read(item: InputImage, short_side: int | None) -> InputImage:
+    if item.error is not None:
+        return item
+    try:
+        return InputImage(item.name, decode_image(as_image_file(item.image, item.name), short_side))
+    except UserError as error:
+        reason = error.reason if isinstance(error, UnreadableImage) else str(error)
+        return InputImage(item.name, None, reason)
+
+
+def load_inputs(what: Any, short_side: int | None = None) -> tuple[Iterator[InputImage], Kind]:
     """The images to predict, and in which form the answer is expected.
 
     Args:
@@ -105,7 +95,7 @@ def load_inputs(what: Any, short_side: int | None = None) -> tuple[InputLoader, 
             f"Cannot find images in a {type(what).__name__}. Give a path, a folder, a pattern, "
             "bytes, a Pillow image, an array or a list of these."
         )
-    return InputLoader(items, short_side), kind
+    return read_inputs(items, short_side), kind
 
 
 def _at(place: str | Path) -> tuple[list[InputImage], Kind]:

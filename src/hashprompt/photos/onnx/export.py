@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +28,6 @@ from hashprompt.storage.json_files import write_json
 RUNTIME = "onnxruntime 1.17 or newer"
 
 
-@dataclass(frozen=True)
-class TestPhotos:
-    """Photos whose class is known."""
-
-    __test__ = False  # for pytest, which takes it for a test
-
-    source: str
-    paths: list[Path]
-    labels: list[str]
-
-
 def export_onnx(
     store: Store,
     target: Path,
@@ -61,7 +49,9 @@ def export_onnx(
     version = store.version(number)
     # A separate backbone and method: making the graph changes them.
     config = ClassifierConfig.stored(store.folder, store.header(), backbone, {"device": "cpu"})
-    photos = _test_photos(store, version, test) if int8 or test is not None else None
+    source, photos = "", list[tuple[Path, str]]()
+    if int8 or test is not None:
+        source, photos = _test_photos(store, version, test)
     with new_folder(target) as place:
         graph = ClassifierGraph(Predictor.load(store, config, version.number))
         if (size := graph.size()) > MAX_BYTES:
@@ -75,10 +65,10 @@ def export_onnx(
             model = with_int8_weights(model)
         description = _description(version, graph, config, int8)
         _write(place, model, {**description, "accuracy": None})
-        if photos is not None and photos.paths:
+        if photos:
             classifier = Predictor.load(store, config, version.number)
             accuracy = _compare(photos, classifier, OnnxClassifier(place))
-            _write(place, model, {**description, "accuracy": accuracy})
+            _write(place, model, {**description, "accuracy": {"source": source, **accuracy}})
     return target
 
 
@@ -128,35 +118,38 @@ def _write(place: Target, model: Any, description: dict[str, Any]) -> None:
     write_json(inside(place, DESCRIPTION), {**digest, **description})
 
 
-def _test_photos(store: Store, version: Version, test: str | Path | None) -> TestPhotos:
+def _test_photos(
+    store: Store, version: Version, test: str | Path | None
+) -> tuple[str, list[tuple[Path, str]]]:
+    """Where photos to measure with come from, their files and classes."""
     classes = version.info["classes"]
     if test is None:
         records = store.photos(version).items()
         kept = [(Path(r.path), classes[r.label]) for d, r in records if _still_there(d, r)]
-        source = "held-out photos"
-    else:
-        found = labelled_images(Path(test))
-        kept = [(Path(str(e.file)), e.label) for e in found.entries if e.label in classes]
-        source = found.name
-        if not kept:
-            raise UserError(f"{test} holds no photos of the known classes.")
-    return TestPhotos(source, [path for path, _ in kept], [label for _, label in kept])
+        return "held-out photos", kept
+    found = labelled_images(Path(test))
+    kept = [(Path(str(e.file)), e.label) for e in found.entries if e.label in classes]
+    if not kept:
+        raise UserError(f"{test} holds no photos of the known classes.")
+    return found.name, kept
 
 
 def _still_there(digest: str, record: Any) -> bool:
     return record.can_be_tested and content_digest(Path(record.path)) == digest
 
 
-def _compare(photos: TestPhotos, classifier: Answering, model: Answering) -> dict[str, Any]:
+def _compare(
+    photos: list[tuple[Path, str]], classifier: Answering, model: Answering
+) -> dict[str, int]:
     """Correct answers of both, over the photos that can be read."""
-    asked = [answering.answers(photos.paths, 1.0, 32)[0] for answering in (classifier, model)]
+    paths = [path for path, _ in photos]
+    asked = [answering.answers(paths, 1.0, 32)[0] for answering in (classifier, model)]
     rows = [
         (label, str(before.label), str(after.label))
-        for label, before, after in zip(photos.labels, *asked, strict=True)
+        for (_, label), before, after in zip(photos, *asked, strict=True)
         if before.error is None
     ]
     return {
-        "source": photos.source,
         "photos": len(rows),
         "before": sum(label == before for label, before, _ in rows),
         "after": sum(label == after for label, _, after in rows),

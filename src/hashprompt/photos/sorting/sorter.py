@@ -15,7 +15,7 @@ from hashprompt.data.reading.folders import images_below
 from hashprompt.data.reading.images import SUFFIXES, UnreadableImage, read_image
 from hashprompt.errors import UserError
 from hashprompt.photos.answers import Answer, Answering, check_arguments
-from hashprompt.photos.inputs.predict_inputs import InputImage, InputLoader
+from hashprompt.photos.inputs.predict_inputs import InputImage, read_inputs
 from hashprompt.photos.sorting.clusters import MAX_SAMPLE, Clusters
 from hashprompt.photos.sorting.journal import (
     Decision,
@@ -208,7 +208,7 @@ class Sorter:
             new = self._new(waiting, present, advance)
             while names := list(islice(new, AT_ONCE)):
                 items = [InputImage(name, self.inbox / name) for name in names]
-                inputs = InputLoader(items, model().short_side)
+                inputs = read_inputs(items, model().short_side)
                 rows = model().stream(inputs, threshold, BATCH, lambda a: bool(a.is_unknown))
                 for answer, feature in rows:
                     target.settle(self._decision(answer, feature, folders, unsure))

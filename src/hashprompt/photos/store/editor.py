@@ -57,14 +57,6 @@ def apply_edit(
     return store.commit(config.header(), new, tensors, records)
 
 
-def trained_parts(store: Store, config: ClassifierConfig) -> list[str]:
-    """Parts of the current version that were trained on several classes at once, in words."""
-    method = config.make_method({"epochs": 0})
-    load_grown(method, store.tensors(store.version()))
-    trained = ["the shared prompt", "the head's rows of other classes"]
-    return trained * len(method.average)
-
-
 def _test(
     trainer: Trainer,
     config: ClassifierConfig,

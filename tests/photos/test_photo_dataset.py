@@ -130,7 +130,7 @@ def test_test_photos_of_classes_that_are_not_learned_are_left_out(plant: Plant) 
 def test_groups_of_class_folders_are_named(plant: Plant) -> None:
     said = refused(plant({"may/robin": [1], "june/robin": [2], "july/wren": [3]}))
     assert "3 folders of class folders (july, june, may)" in said
-    assert "Learn them one by one" in said
+    assert "Learn them in turn" in said
 
 
 def test_images_without_class_folders(plant: Plant) -> None:
@@ -158,7 +158,7 @@ def test_a_list_with_tasks_or_domains_is_learned_in_turn(column: str, plant: Pla
     table.write_text(f"path,label,{column}\na/1.png,robin,one\na/2.png,robin,two\n")
     said = refused(table)
     assert f"column `{column}` (one, two)" in said
-    assert "one by one" in said
+    assert "Write a .csv file for each" in said
 
 
 def test_paths_that_cannot_be_learned(tmp_path: Path, plant: Plant) -> None:
@@ -315,7 +315,7 @@ def test_datasets_that_cannot_be_learned() -> None:
         def __getitem__(self, index: int) -> Any:
             return {"image": self.images[index]}
 
-    assert "Item 0 of Rows is a dict. Expected a pair" in refused(Rows(noise(0, 1), [0]))
+    assert "Item 0 of Rows is a dict; expected (image, label)" in refused(Rows(noise(0, 1), [0]))
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_a_number_is_not_used_twice_though_its_folder_was_deleted(birds: Store) 
 
 def test_there_is_no_way_back_from_the_first_learn(birds: Store) -> None:
     birds.go_to(1)
-    with pytest.raises(UserError, match="is its first: there is nothing before it"):
+    with pytest.raises(UserError, match="is its first: none is before it"):
         birds.go_to(None)
     assert birds.current() == 1
 
@@ -591,7 +591,7 @@ def test_an_export_holds_no_path_of_a_photo(birds: Store, tmp_path: Path) -> Non
 
 def test_an_exported_version_has_nothing_to_undo(birds: Store, tmp_path: Path) -> None:
     box = Store(birds.export(tmp_path / "box", None, {}))
-    with pytest.raises(UserError, match="Version 2, from which version 3 was learned, is not in"):
+    with pytest.raises(UserError, match="Version 2, the one before, is not in"):
         box.go_to(None)
 
 

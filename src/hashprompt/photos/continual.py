@@ -254,8 +254,7 @@ class ContinualClassifier:
         with self.store.lock("editing classes"):
             if session.find(self.store) is not None:
                 raise UserError(
-                    f"A session is unfinished in {self.store.folder}. Resume it first "
-                    f"(resume=True, `hashprompt learn {self.store.folder} --resume`)."
+                    f"A session is unfinished in {self.store.folder}. Resume it first (`--resume`)."
                 )
             yield self.store.version()
 
@@ -406,8 +405,7 @@ class ContinualClassifier:
         if not self.store.is_new:
             if self.folder is not None:
                 raise UserError(
-                    f"fit starts from nothing, but {self.folder} has learned already. Use learn or "
-                    "partial_fit, or an empty folder."
+                    f"fit starts from nothing, but {self.folder} has learned. Use partial_fit."
                 )
             self.__init__(**self.get_params())  # type: ignore[misc]
         return self.partial_fit(X, y)

@@ -215,10 +215,7 @@ def _committed_before(store: Store, source: str | None) -> SessionResult:
         raise UserError(f"{none}.")
     version = store.version()
     if source and Path(source).name != version.info["source"]:
-        raise UserError(
-            f"{none}; its last one, of {version.info['source']}, is finished. To learn {source}, "
-            "leave out resume."
-        )
+        raise UserError(f"{none}; its last one, of {version.info['source']}, is finished.")
     return SessionResult(version, finished_before=True)
 
 
@@ -294,8 +291,7 @@ def _dataset(
         if lost := [name for name in known if name not in kept]:
             raise UserError(
                 f"{dataset.name} has no training photos of {len(lost)} other classes "
-                f"({shorten(lost)}). They would be lost too, since all is learned from nothing. "
-                "Add photos of them, or forget them first."
+                f"({shorten(lost)}). Add photos of them, or forget them first."
             )
     return dataset
 
@@ -322,8 +318,7 @@ def _begin(
         raise UserError(
             f"An unfinished session with {unfinished.source or 'photos from memory'} is in "
             f"{store.folder}, and these photos or settings are not the same. Resume it first "
-            f"(resume=True, `hashprompt learn {store.folder} --resume`) or drop it (discard=True, "
-            "`--discard`)."
+            "(resume=True, `--resume`) or drop it (discard=True, `--discard`)."
         )
     session = LearnSession(
         parent=parent,

@@ -63,8 +63,7 @@ def _from_folder(folder: Path) -> LabelledImages:
     loose = list_folder(folder).images if folder.is_dir() else []
     if loose and not subfolders(folder):
         raise UserError(
-            f"{folder} holds images but no class folders. Put the images of each class into a "
-            "folder with its name, and give the folder above."
+            f"{folder} holds images but no class folders. Make a folder for each class in it."
         )
     no_classes = []
     if folder.is_dir():
@@ -75,8 +74,7 @@ def _from_folder(folder: Path) -> LabelledImages:
     if groups:
         shown = shorten(groups)
         raise UserError(
-            f"{folder} holds {len(groups)} folders of class folders ({shown}). Learn them one by "
-            f"one, first {folder / groups[0]}."
+            f"{folder} holds {len(groups)} folders of class folders ({shown}). Learn them in turn."
         )
     if waiting := [name for name in no_classes if (folder / name).is_dir()]:
         notes.append(
@@ -98,8 +96,7 @@ def _from_list(file: Path) -> LabelledImages:
     if groups:
         names = shorten(sorted({entry.group for entry in entries}))
         raise UserError(
-            f"{file} has a column `{groups[:-1]}` ({names}). Learn its parts one by one: "
-            "write a .csv file for each, without that column."
+            f"{file} has a column `{groups[:-1]}` ({names}). Write a .csv file for each of them."
         )
     return LabelledImages(file.stem, entries)
 
@@ -113,10 +110,7 @@ def _from_images(images: Any, labels: Any) -> LabelledImages:
             raise UserError(f"The images have the shape {tuple(images.shape)}; {expected}.")
         images = uint8_array(images, "the array of images")
     elif not isinstance(images, list | tuple):
-        raise UserError(
-            f"The images are a {type(images).__name__}; expected an array or a list of paths, "
-            "Pillow images or arrays."
-        )
+        raise UserError(f"The images are a {type(images).__name__}; expected a list or an array.")
     names, are_integers = _label_names(labels)
     if len(images) != len(names):
         raise UserError(f"{len(images)} images, but {len(names)} labels. Give one for each image.")
@@ -137,8 +131,7 @@ def _from_dataset(dataset: Any) -> LabelledImages:
             raise UserError(f"Item {index} of {kind} cannot be read: {error!r}.") from error
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise UserError(
-                f"Item {index} of {kind} is a {type(item).__name__}. Expected a pair of an image "
-                "and its label."
+                f"Item {index} of {kind} is a {type(item).__name__}; expected (image, label)."
             )
         images.append(item[0])
         labels.append(item[1])
@@ -174,10 +167,7 @@ def _label_names(labels: Any) -> tuple[list[str], bool]:
             raise UserError(f"The labels have the shape {tuple(labels.shape)}; expected (N,).")
         labels = labels.tolist()
     if not isinstance(labels, list | tuple):
-        raise UserError(
-            f"The labels are a {type(labels).__name__}; expected a list or an array of words or "
-            "whole numbers."
-        )
+        raise UserError(f"The labels are a {type(labels).__name__}; expected a list or an array.")
     plain = [label.item() if isinstance(label, np.generic | Tensor) else label for label in labels]
     numbers = [label for label in plain if not isinstance(label, str)]
     for label in numbers:

@@ -67,8 +67,7 @@ def _refuse_hidden_characters(names: Collection[str]) -> None:
     for name in names:
         if visible(name) != name:
             raise UserError(
-                f"The class name `{shortened(name)}` holds characters that cannot be seen, shown "
-                "here by their codes. Give the folder or label another name."
+                f"The class name `{shortened(name)}` has characters that cannot be seen. Change it."
             )
 
 

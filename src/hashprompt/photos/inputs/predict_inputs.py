@@ -92,8 +92,7 @@ def load_inputs(what: Any, short_side: int | None = None) -> tuple[Iterator[Inpu
         items, kind = _in_list(what), "many"
     else:
         raise UserError(
-            f"Cannot find images in a {type(what).__name__}. Give a path, a folder, a pattern, "
-            "bytes, a Pillow image, an array or a list of these."
+            f"Cannot find images in a {type(what).__name__}. Give a path, an image or a list."
         )
     return read_inputs(items, short_side), kind
 
@@ -127,8 +126,7 @@ def _in_array(array: "np.ndarray | Tensor") -> tuple[list[InputImage], Kind]:
         return [InputImage("image", array)], "one"
     if len(shape) not in (3, 4):
         raise UserError(
-            f"The array has the shape {shape}; expected one image (H, W, 3), (H, W) or (3, H, W), "
-            "or N of them."
+            f"The array has the shape {shape}; expected (H, W, 3), (H, W), (3, H, W) or N of them."
         )
     return [_single(image, i) for i, image in enumerate(uint8_array(array, "the array"))], "array"
 

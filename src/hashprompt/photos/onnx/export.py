@@ -56,9 +56,8 @@ def export_onnx(
         graph = ClassifierGraph(Predictor.load(store, config, version.number))
         if (size := graph.size()) > MAX_BYTES:
             raise UserError(
-                f"As one ONNX file this classifier would take {size / 1e9:.1f} GB; the limit is "
-                f"{MAX_BYTES / 1e9:.0f} GB. With shrinkage=1 the classes share one matrix, which "
-                "takes less; else use a smaller backbone."
+                f"ONNX files hold {MAX_BYTES / 1e9:.0f} GB, this one needs {size / 1e9:.1f} GB. "
+                "Use shrinkage=1, with which classes share one matrix, or a smaller backbone."
             )
         model = onnx_model(graph, config.backbone.preprocessing.image_size)
         if int8:

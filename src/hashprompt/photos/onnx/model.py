@@ -64,10 +64,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     try:
         return read_json(inside(folder, DESCRIPTION), ExportedModel, ADVICE)
     except FileNotFoundError as error:
-        raise UserError(
-            f"{folder / DESCRIPTION} is missing: it names the classes of {MODEL} and how images "
-            f"are prepared for it. {ADVICE}"
-        ) from error
+        raise UserError(f"{folder / DESCRIPTION} is missing. {ADVICE}") from error
 
 
 def _model(folder: Path, sha256: str) -> bytes:
@@ -86,10 +83,7 @@ def _session(folder: Path, content: bytes) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise UserError(
-            f"{folder} was exported to ONNX, and onnxruntime is not installed: {INSTALL} (or only "
-            "`pip install onnxruntime`)"
-        ) from error
+        raise UserError(f"{folder} needs onnxruntime: {INSTALL}") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)  # 0: all cores
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -296,8 +296,7 @@ def refuse_unfinished(folder: Path) -> None:
     """Raise an error if a sort into the folder is not finished: `unsure` and others may grow."""
     if inside(folder, STATE, JOB).exists():
         raise UserError(
-            f"A sort into {folder} is unfinished. Finish it first with the same command, or remove "
-            f"{folder / STATE}; photos are not touched by that."
+            f"A sort into {folder} is unfinished. Finish it first, or remove {folder / STATE}."
         )
 
 

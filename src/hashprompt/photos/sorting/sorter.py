@@ -119,14 +119,10 @@ class Sorter:
             raise UserError(f"{inbox} cannot be sorted into itself. Give another folder.")
         if source.is_relative_to(target) and not move:
             raise UserError(
-                f"{inbox} lies in {into}, so every photo would be there twice. Move the photos "
-                "(move=True, `--move`), or give another folder."
+                f"{inbox} lies in {into}: photos would be there twice. Move them (`--move`)."
             )
         if model := next((f for f in (target, *target.parents) if (f / HEADER).exists()), None):
-            raise UserError(
-                f"{into} belongs to the classifier {model}, whose folder never holds photos. Give "
-                "another folder."
-            )
+            raise UserError(f"{into} belongs to the classifier {model}. Give another folder.")
         self.inbox, self.into, self.sure, self.quiet = source, into, sure, quiet
         self.target = SortFolder(target, source, copy, move)
 

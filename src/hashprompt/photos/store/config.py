@@ -73,16 +73,14 @@ class ClassifierConfig:
         loaded = load_backbone(name, recorded["image_size"], backbone is not None, known)
         if loaded.weights_sha256 != recorded["sha256"]:
             raise UserError(
-                f"{name} is not the backbone of {folder}: the weights differ "
-                f"(SHA-256 {loaded.weights_sha256[:12]}…, expected {recorded['sha256'][:12]}…). "
-                f"Give the right one, `{recorded['name']}`, as backbone (`--backbone`)."
+                f"{name} is not the backbone of {folder}: the weights differ. Give the right one, "
+                f"`{recorded['name']}`, SHA-256 {recorded['sha256'][:12]}…, as `--backbone`."
             )
         statistics = loaded.preprocessing.statistics()
         if recorded["preprocessing"] != statistics:
             raise UserError(
-                f"{name} has the weights of {folder}, but other preprocessing: "
-                f"{statistics}, expected {shortened(recorded['preprocessing'], 200)}. Give the "
-                "file as it was."
+                f"{name} has the weights of {folder}, but other preprocessing: {statistics}, "
+                f"expected {shortened(recorded['preprocessing'], 200)}. Give the file as it was."
             )
         return cls(options, header["seed"], loaded)
 
@@ -193,9 +191,8 @@ def find_backbone(folder: Path, recorded: Mapping[str, Any]) -> str:
     if elsewhere.is_file():
         return f"{prefix}{elsewhere}"
     raise UserError(
-        f"The backbone of {folder} is missing: no file {file}, and none of that name in the folder "
-        "that HASHPROMPT_WEIGHTS names. Give the file as backbone (`--backbone FILE`), or export "
-        "the classifier with its backbone."
+        f"The backbone of {folder} is missing: no file {file}, nor one of that name in the folder "
+        "that HASHPROMPT_WEIGHTS names. Give the file as backbone (`--backbone FILE`)."
     )
 
 

@@ -54,13 +54,8 @@ from hashprompt.storage.tensor_files import bytes_to_tensors, tensor_bytes
 if TYPE_CHECKING:
     from torch import Tensor
 
-HEADER, INFO, TENSORS, PHOTOS = (
-    "classifier.json",
-    "version.json",
-    "tensors.safetensors",
-    "photos.json",
-)
-VERSION_FILES = (INFO, TENSORS, PHOTOS)
+HEADER = "classifier.json"
+INFO, TENSORS, PHOTOS = VERSION_FILES = ("version.json", "tensors.safetensors", "photos.json")
 HOLDER = ".holder.json"
 RECORD, FIT = "session.json", "fit"  # in `learning/`: the session, the checkpoints of its fit
 OURS = {"learning", "versions"}  # what a folder may hold before its first version
@@ -281,8 +276,7 @@ class Store:
         if MODEL in names:
             raise UserError(
                 f"{self.folder} is a classifier that was exported to ONNX. It can classify "
-                f"(hashprompt predict {self.folder} IMAGES), but has no versions to learn from, "
-                "list or export."
+                f"(hashprompt predict {self.folder} IMAGES), but has no versions."
             )
         if names - OURS:
             raise UserError(
@@ -292,8 +286,7 @@ class Store:
         # A kill just before the end of the first commit leaves version 1 beside learning/.
         if finished and not (finished == [1] and self.learning.is_dir()):
             raise UserError(
-                f"{self.folder / HEADER} is missing, but there are versions. Put back a copy of "
-                "this file, or choose another folder."
+                f"{self.folder / HEADER} is missing, but there are versions. Put back a copy."
             )
 
     def _place(self, number: int) -> Target:
@@ -345,14 +338,10 @@ class Store:
         parent = current.info["parent"]
         if parent is None:
             raise UserError(
-                f"Version {current.number} of {self.folder} is its first: there is nothing before "
-                "it. To start again, delete the folder."
+                f"Version {current.number} of {self.folder} is its first: none is before it."
             )
         if parent not in self.numbers():
-            raise UserError(
-                f"Version {parent}, from which version {current.number} was learned, is not in "
-                f"{self.folder}. An exported classifier holds one version only."
-            )
+            raise UserError(f"Version {parent}, the one before, is not in {self.folder}.")
         return int(parent)
 
     def drop_learning(self) -> None:

@@ -170,7 +170,7 @@ def test_learn_shows_names_and_keeps_odd_ones(
     shutil.copy(spring / "ash" / "0-0.png", photos / NAMES["right to left"])
     outcome = cli("learn", tmp_path / "trees", photos, "-b", "nano")
     assert outcome.code == 1
-    assert r"The class name `\u202egpj.exe` holds characters" in outcome.said
+    assert r"The class name `\u202egpj.exe` has characters" in outcome.said
 
 
 # Classifiers of strangers. -------------------------------------------------------------------

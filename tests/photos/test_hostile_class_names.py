@@ -17,7 +17,7 @@ from strange_names import NAMES, SEEN, assert_harmless
 from hashprompt import ContinualClassifier
 from hashprompt.cli import printing
 from hashprompt.errors import UserError
-from hashprompt.photos.answers import Answer, to_csv, to_json
+from hashprompt.photos.answers import Answer, to_csv
 from hashprompt.photos.inputs.names import SimilarNames, resolve_names
 from hashprompt.photos.report.changes import Changes, line_of_descent
 from hashprompt.photos.report.figures import label_of
@@ -25,7 +25,7 @@ from hashprompt.photos.report.page import render_page
 from hashprompt.photos.store.store import Store
 from hashprompt.storage.files import as_given
 from hashprompt.storage.json_files import write_json
-from hashprompt.texts import visible
+from hashprompt.texts import json_text, visible
 
 HIDDEN = [name for name in NAMES.values() if visible(name) != name]
 ODD = [name for name in NAMES.values() if visible(name) == name]
@@ -125,8 +125,8 @@ def test_answers_as_csv_and_json(name: str) -> None:
         for row in csv.reader(io.StringIO(text)):
             assert not any(cell.startswith(("=", "+", "@", "\t")) for cell in row)
         assert ",1e-05," in text
-    assert_harmless(to_json(answers))
-    assert json.loads(to_json(answers))[0]["label"] == name
+    assert_harmless(json_text([answer.to_dict() for answer in answers]))
+    assert json.loads(json_text(answers[0].to_dict()))["label"] == name
 
 
 # Learning. -----------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from PIL import Image
 
 from hashprompt.data.reading.images import read_pixels
 from hashprompt.errors import UserError
-from hashprompt.photos.answers import Answer, to_csv, to_json
+from hashprompt.photos.answers import Answer, to_csv
 from hashprompt.photos.inputs import predict_inputs as module
 from hashprompt.photos.inputs.predict_inputs import InputImage, load_inputs
+from hashprompt.texts import json_text
 
 
 def noise(seed: int, height: int = 10, width: int = 12) -> np.ndarray:
@@ -275,7 +276,9 @@ def test_the_most_likely_classes() -> None:
 
 
 def test_answers_as_json() -> None:
-    first, second, third = json.loads(to_json([ROBIN, STRANGER, BROKEN], top=2))
+    first, second, third = (
+        json.loads(json_text(answer.to_dict(2))) for answer in (ROBIN, STRANGER, BROKEN)
+    )
     assert first == {
         "name": "garden.jpg",
         "label": "robin",
@@ -290,14 +293,14 @@ def test_answers_as_json() -> None:
     assert list(second["probabilities"]) == ["robin", "owl"]
     assert third["error"] == "it is no image"
     assert third["label"] is third["confidence"] is third["is_unknown"] is None
-    assert len(json.loads(to_json([ROBIN]))[0]["probabilities"]) == 3
+    assert len(ROBIN.to_dict()["probabilities"]) == 3
 
 
 def test_json_has_numbers_of_any_kind_and_no_nan() -> None:
     shares: Any = {"7": np.float32(0.5), "8": np.float32(0.5)}
     near = [{"class": "7", "learned": "may", "distance": float("inf")}]
     (told,) = json.loads(
-        to_json([Answer("a", 7, shares["7"], shares, np.float64(0.25), False, near)])
+        json_text(Answer("a", 7, shares["7"], shares, np.float64(0.25), False, near).to_dict())
     )
     assert (told["label"], told["confidence"], told["unknown"]) == (7, 0.5, 0.25)
     assert told["closest"][0]["distance"] is None

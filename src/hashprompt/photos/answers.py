@@ -13,7 +13,7 @@ import numpy as np
 
 from hashprompt.errors import UserError
 from hashprompt.photos.inputs.predict_inputs import InputImage, Kind, load_inputs
-from hashprompt.texts import csv_text, in_natural_order, json_text, visible
+from hashprompt.texts import csv_text, in_natural_order, visible
 
 CLOSEST = 3  # classes that an answer names in `closest`
 
@@ -77,16 +77,11 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def to_json(answers: Iterable[Answer], top: int | None = None) -> str:
-    """A list with an object for each answer."""
-    return json_text([answer.to_dict(top) for answer in answers])
-
-
 def to_csv(answers: Iterable[Answer], top: int | None = None) -> str:
     """A line for each answer, with the `top` classes, or with a column for every class.
 
     Texts are for people and spreadsheets: one that would begin a formula (`=`, `+`, `-`, `@`) has
-    a `'` before it, and control characters are shown by their codes. `to_json` changes nothing.
+    a `'` before it, and control characters are shown by their codes. `to_dict` changes nothing.
     """
     answers = list(answers)
     classes = in_natural_order({name for answer in answers for name in answer.probabilities})

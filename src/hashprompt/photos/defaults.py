@@ -37,9 +37,8 @@ def choose_backbone() -> str:
     except UserError:
         warnings.warn(
             "There is no pretrained vision transformer here and none can be downloaded. Using the "
-            "embedded toy `nano`, which was trained on synthetic glyphs and is poor on photos. "
-            "Bring a weights file (`--backbone FILE`, or put it into the folder that "
-            "HASHPROMPT_WEIGHTS names): see docs/backbones.md.",
+            "embedded toy `nano`, which is poor on photos. Bring a weights file "
+            "(`--backbone FILE`): see docs/backbones.md.",
             stacklevel=2,
         )
         return NANO

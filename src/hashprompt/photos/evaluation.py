@@ -155,15 +155,11 @@ class TrainingGain:
         cls, fitted: Mapping[str, PhotoRecord], held_out: Sequence[HeldOutPhotos]
     ) -> "TrainingGain":
         """From predictions on frozen features to those for the same photos after training."""
-        tested = fixed = broken = 0
+        right: Counter[tuple[bool, bool]] = Counter()  # before, after
         for photos in held_out:
             rows = zip(photos.digests, photos.table.labels.tolist(), photos.predicted, strict=True)
-            for digest, label, predicted in rows:
-                before = fitted[digest].predicted == label
-                tested += 1
-                fixed += predicted == label and not before
-                broken += predicted != label and before
-        return cls(tested, fixed, broken)
+            right.update((fitted[d].predicted == label, new == label) for d, label, new in rows)
+        return cls(right.total(), right[False, True], right[True, False])
 
 
 def compare_predictions(

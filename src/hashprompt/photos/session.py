@@ -287,7 +287,8 @@ def _dataset(
         without=request.forgets,
     )
     if request.forgets is not None:
-        kept = {request.forgets, *dataset.trained_classes}
+        pairs = zip(dataset.labels, dataset.parts, strict=True)
+        kept = {request.forgets, *(label for label, part in pairs if part == "train")}
         if lost := [name for name in known if name not in kept]:
             raise UserError(
                 f"{dataset.name} has no training photos of {len(lost)} other classes "
@@ -375,10 +376,7 @@ def drop(store: Store, source: Path | None = None) -> str:
         store.drop_learning()
     if before is not None:
         return f"The session is dropped: version {before} answers, as before."
-    stays = (
-        f"The session was the first, so there is no version to go back to: version "
-        f"{current.get('number')} stays, as far as it was learned."
-    )
+    stays = f"The session was the first: version {current.get('number')} stays, as it was learned."
     return stays if goes else ""
 
 

@@ -92,6 +92,7 @@ class PhotoTask:
         ids = {name: index for index, name in enumerate(self.classes)}
         self.labels = torch.tensor([ids[label] for label in dataset.labels], dtype=torch.int64)
         self.is_test = torch.tensor([part == TEST for part in dataset.parts], dtype=torch.bool)
+        self.learned: list[int] = torch.unique(self.labels[~self.is_test]).tolist()
 
     def report(self, text: str) -> None:
         if not self.quiet:
@@ -133,13 +134,12 @@ class PhotoTask:
     def _trainer(self, training: dict[str, Any]) -> Trainer:
         train = self._table(~self.is_test)
         empty = train.select(torch.zeros(0, dtype=torch.int64))
-        learned = torch.unique(train.labels).tolist()
         past = self.parent_info.get("batches", [])
         tasks = [TaskData(i, tuple(classes), empty, empty) for i, classes in enumerate(past)]
         learning = self.store.learning
         return self.config.trainer(
             training,
-            (*tasks, TaskData(len(past), tuple(learned), train, empty)),
+            (*tasks, TaskData(len(past), tuple(self.learned), train, empty)),
             learning if training["epochs"] else inside(learning, FIT),
             self.callbacks,
             f"hashprompt learn {self.store.folder} --resume",
@@ -175,14 +175,13 @@ class PhotoTask:
         images = {name: list(parent.get("images", {}).get(name, [0, 0])) for name in self.classes}
         for label, part in zip(dataset.labels, dataset.parts, strict=True):
             images[label][part == TEST] += 1
-        learned = torch.unique(self.labels[~self.is_test]).tolist()
         return {
             "session": self.session.fingerprint,
             "source": dataset.name,
             "edit": gone and f"forgot {gone}, learned {dataset.name} from nothing",
             "classes": self.classes,
             "integer_labels": dataset.integer_labels and parent.get("integer_labels", True),
-            "batches": [*parent.get("batches", []), learned],
+            "batches": [*parent.get("batches", []), self.learned],
             "batch_names": [*parent.get("batch_names", []), dataset.name],
             "images": images,
         }

@@ -46,12 +46,6 @@ class PhotoDataset:
     notes: tuple[str, ...]
 
     @property
-    def trained_classes(self) -> list[str]:
-        """Class name of each training photo."""
-        pairs = zip(self.labels, self.parts, strict=True)
-        return [label for label, part in pairs if part == "train"]
-
-    @property
     def training(self) -> int:
         """Number of training photos."""
         return self.parts.count("train")
@@ -156,9 +150,7 @@ def _without_repeats(
     copies: dict[str, list[Photo]] = defaultdict(list)
     for number, photo in enumerate(photos):
         copies[photo.digest or f"unreadable {number}"].append(photo)
-    kept: list[Photo] = []
-    relabelled: list[str] = []
-    unclear: list[str] = []
+    kept, relabelled, unclear = list[Photo](), list[str](), list[str]()
     counts: Counter[str] = Counter()
     for digest, same in copies.items():
         labels = {photo.label: photo.display_name for photo in same}
@@ -181,13 +173,9 @@ def _without_repeats(
         (
             len(relabelled),
             "photos that were learned before have another label now; the earlier label stays: "
-            f"{shorten(relabelled)}. To change it, undo that session, or rename, merge or forget "
-            "the class.",
+            f"{shorten(relabelled)}. To change it, undo that session.",
         ),
-        (
-            counts["unclear"],
-            f"photos are left out, because the same photo has several labels: {shorten(unclear)}.",
-        ),
+        (counts["unclear"], f"photos with several labels are left out: {shorten(unclear)}."),
         (counts["again"], "photos are copies of others in their class and count once."),
         (counts["overlap"], "test photos are training photos too and are left out of the test."),
     )

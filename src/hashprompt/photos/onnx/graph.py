@@ -1,6 +1,6 @@
 """One version of a classifier as an ONNX graph, from pixels to probabilities."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -8,9 +8,6 @@ from torch import Tensor, nn
 from hashprompt.errors import UserError, shortened
 from hashprompt.parts.cells import Cells
 from hashprompt.photos.predictor import Predictor
-
-if TYPE_CHECKING:
-    import onnx
 
 OPSET = 20  # the first in which GELU is an operator; onnxruntime reads it from 1.17 on
 MAX_BYTES = 2 * 10**9  # of an ONNX file, which is one protobuf message
@@ -85,11 +82,8 @@ class ClassifierGraph(nn.Module):
 
     def size(self) -> int:
         """Bytes of all tensors."""
-        discriminants = (
-            self.method.discriminant(),
-            self.strangeness.classes,
-            self.strangeness.everything,
-        )
+        strange = self.strangeness
+        discriminants = (self.method.discriminant(), strange.classes, strange.everything)
         matrices = [d.whiten for d in discriminants if d is not None]
         return sum(t.numel() * t.element_size() for t in [*self.state_dict().values(), *matrices])
 
@@ -104,8 +98,8 @@ class ClassifierGraph(nn.Module):
         return GraphOutput(probabilities.float(), unknown.float(), prediction.task, distances)
 
 
-def onnx_model(graph: ClassifierGraph, image_size: int) -> "onnx.ModelProto":
-    """The graph as an ONNX model with any number of images.
+def onnx_model(graph: ClassifierGraph, image_size: int) -> Any:
+    """The graph as an `onnx.ModelProto` with any number of images.
 
     Raises:
         UserError: if something in it has no counterpart in ONNX.
@@ -132,14 +126,14 @@ def onnx_model(graph: ClassifierGraph, image_size: int) -> "onnx.ModelProto":
             f"This classifier cannot be expressed in ONNX with torch {torch.__version__}: {reason}"
         ) from error
     assert program is not None
-    model: Any = program.model_proto
+    model = program.model_proto
     # `len(tensor)` anywhere in the graph would fix it; `tensor.shape[0]` does not.
     if not model.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
         raise UserError("This classifier cannot be expressed in ONNX for any number of images.")
     return model
 
 
-def with_int8_weights(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def with_int8_weights(model: Any) -> Any:
     """Store large float32 matrices as int8 with a scale for each output.
 
     They become float32 when the model is loaded: this saves size, not time.

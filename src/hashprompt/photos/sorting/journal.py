@@ -158,12 +158,6 @@ class SortFolder:
         rows = (row for row in self.decisions() if not row.clustered)
         return (clustered.get(row.photo, row) for row in rows)
 
-    def write(self, decision: Decision) -> None:
-        target = self._state(DECISIONS)
-        # The line before may have been cut off; an empty line is none.
-        with explain_write_errors(target), append_to(target) as file:
-            file.write(b"\n" + json.dumps(asdict(decision)).encode())
-
     def finish(self) -> None:
         remove_ours(inside(self.folder, STATE), (JOB, DECISIONS))
 
@@ -200,7 +194,10 @@ class SortFolder:
             with explain_write_errors(self.folder):
                 file = self._free_name(source, decision.folder)
             decision = replace(decision, file=file)
-        self.write(decision)
+        journal = self._state(DECISIONS)
+        # The line before may have been cut off; an empty line is none.
+        with explain_write_errors(journal), append_to(journal) as lines:
+            lines.write(b"\n" + json.dumps(asdict(decision)).encode())
         self.put(decision)
         return decision
 

@@ -301,7 +301,7 @@ class ContinualClassifier:
         with self._loading:
             predictor = self._predictor
             if predictor is None or predictor.info["number"] != wanted:
-                predictor = Predictor.load(self.store, self.config(), wanted)
+                predictor = Predictor(self.store, self.config(), wanted)
                 if number is None:
                     self._predictor = predictor
         return predictor

@@ -1,10 +1,7 @@
 """Models that answer about images: one version of a classifier, or a backbone without classes."""
 
-from typing import Any
-
 import numpy as np
 import torch
-from torch import Tensor
 
 from hashprompt.data.reading.image_stores import PhotoBatch
 from hashprompt.engine.devices import autocast
@@ -20,15 +17,14 @@ class Predictor(Answering):
     """One version, ready to answer. It is only read, so threads may share it.
 
     Args:
-        config: of the classifier.
-        info: the content of `version.json`.
-        tensors: the state of the method.
+        store, config: of the classifier.
+        number: of the version.
     """
 
-    def __init__(
-        self, config: ClassifierConfig, info: dict[str, Any], tensors: dict[str, Tensor]
-    ) -> None:
-        self.config, self.info = config, info
+    def __init__(self, store: Store, config: ClassifierConfig, number: int) -> None:
+        version = store.version(number)
+        self.config, self.info = config, version.info
+        info, tensors = version.info, store.tensors(version)
         self.method = config.make_method()
         load_grown(self.method, tensors)
         self.method.eval()
@@ -38,11 +34,6 @@ class Predictor(Answering):
             pairs = zip(*columns, strict=True)
             cells = [(info["classes"][c], info["batch_names"][task]) for task, c in pairs]
         super().__init__(info["classes"], info["integer_labels"], cells, config.short_side)
-
-    @classmethod
-    def load(cls, store: Store, config: ClassifierConfig, number: int) -> "Predictor":
-        version = store.version(number)
-        return cls(config, version.info, store.tensors(version))
 
     @torch.no_grad()
     def compute(self, images: list[np.ndarray]) -> ModelOutput:
@@ -71,14 +62,13 @@ class FrozenFeatures(Answering):
 
     Args:
         backbone: by name or file; by default what a first session would choose.
-        image_size: by default that of the backbone.
     """
 
-    def __init__(self, backbone: str | None, image_size: int | None = None) -> None:
+    def __init__(self, backbone: str | None) -> None:
         from hashprompt.backbone.weights import load_backbone
         from hashprompt.photos.defaults import choose_backbone
 
-        loaded = load_backbone(backbone or choose_backbone(), image_size)
+        loaded = load_backbone(backbone or choose_backbone())
         self.config = ClassifierConfig.new(loaded, {}, 0)
         loaded.model.to(self.config.device)
         super().__init__([], False, [], self.config.short_side)

@@ -102,9 +102,8 @@ def _folded(name: str) -> str:
 def _question(name: str, other: str) -> str:
     if _tidy(name) == _tidy(other):  # they look alike: show what differs
         return (
-            f"Class names {name!a} and {other!a} differ only by blanks or Unicode form. Give the "
-            "folder or label the same name, or say that it is the same class with "
-            f"rename={{{name!a}: {other!a}}} (--rename '{name}={other}')."
+            f"Class names {name!a} and {other!a} differ only by blanks or Unicode form. If they "
+            f"are the same class, say rename={{{name!a}: {other!a}}} (--rename '{name}={other}')."
         )
     old, new = json.dumps(name, ensure_ascii=False), json.dumps(other, ensure_ascii=False)
     return (

@@ -25,8 +25,6 @@ from hashprompt.photos.store.store import Store, Version
 from hashprompt.storage.files import Target, inside, new_folder, write_atomically
 from hashprompt.storage.json_files import write_json
 
-RUNTIME = "onnxruntime 1.17 or newer"
-
 
 def export_onnx(
     store: Store,
@@ -53,7 +51,7 @@ def export_onnx(
     if int8 or test is not None:
         source, photos = _test_photos(store, version, test)
     with new_folder(target) as place:
-        graph = ClassifierGraph(Predictor.load(store, config, version.number))
+        graph = ClassifierGraph(Predictor(store, config, version.number))
         if (size := graph.size()) > MAX_BYTES:
             raise UserError(
                 f"ONNX files hold {MAX_BYTES / 1e9:.0f} GB, this one needs {size / 1e9:.1f} GB. "
@@ -65,7 +63,7 @@ def export_onnx(
         description = _description(version, graph, config, int8)
         _write(place, model, {**description, "accuracy": None})
         if photos:
-            classifier = Predictor.load(store, config, version.number)
+            classifier = Predictor(store, config, version.number)
             accuracy = _compare(photos, classifier, OnnxClassifier(place))
             _write(place, model, {**description, "accuracy": {"source": source, **accuracy}})
     return target
@@ -89,7 +87,7 @@ def _description(
     return {
         "weights": "int8" if int8 else "float32",
         "opset": OPSET,
-        "runtime": RUNTIME,
+        "runtime": "onnxruntime 1.17 or newer",
         "hashprompt": __version__,
         "version": version.number,
         "classes": info["classes"],

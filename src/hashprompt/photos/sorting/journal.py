@@ -152,12 +152,6 @@ class SortFolder:
         except FileNotFoundError:
             return
 
-    def last_decisions(self) -> Iterator[Decision]:
-        """The last one about each photo."""
-        clustered = {row.photo: row for row in self.decisions() if row.clustered}
-        rows = (row for row in self.decisions() if not row.clustered)
-        return (clustered.get(row.photo, row) for row in rows)
-
     def finish(self) -> None:
         remove_ours(inside(self.folder, STATE), (JOB, DECISIONS))
 
@@ -166,12 +160,15 @@ class SortFolder:
         names = (f"decisions{'' if n == 1 else f'-{n}'}.csv" for n in range(1, 1_000_000))
         target = next(t for name in names if not (t := inside(self.folder, name)).exists())
         place = temporary_name(target)
+        # Of each photo the last decision.
+        clustered = {row.photo: row for row in self.decisions() if row.clustered}
+        rows = (row for row in self.decisions() if not row.clustered)
         with explain_write_errors(target):
             try:
                 with create_file(place) as binary, io.TextIOWrapper(binary, "utf-8") as text:
                     table = csv.writer(text, lineterminator="\n")
                     table.writerow(COLUMNS)
-                    table.writerows(_cells(row) for row in self.last_decisions())
+                    table.writerows(_cells(clustered.get(row.photo, row)) for row in rows)
                 rename(place, target)
             finally:
                 remove_file(place)

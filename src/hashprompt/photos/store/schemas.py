@@ -99,21 +99,15 @@ class VersionInfo(Schema):
         """What any reader relies on: a stranger may have written the file, checksum and all."""
         classes = set(self.classes)
         named = {*self.before, *self.after, *(name for row in self.confusions for name in row[:2])}
+        labels = [label for batch in self.batches for label in batch]
+        others = (self.images.keys() ^ classes) | (self.accuracy.keys() ^ classes)
         problems = {
             "`classes` has a name twice": len(classes) < len(self.classes),
             "`parent` is not an earlier version": (self.parent or 0) >= self.number,
-            "`batches` and `batch_names` differ in length": (
-                len(self.batches) != len(self.batch_names)
-            ),
-            "`batches` has a class that is not there": any(
-                label >= len(classes) for batch in self.batches for label in batch
-            ),
-            "`images` or `accuracy` has other classes than `classes`": not (
-                self.images.keys() == self.accuracy.keys() == classes
-            ),
-            "`before`, `after` or `confusions` has a class that is not there": bool(
-                named - classes
-            ),
+            "`batches` and `batch_names` differ": len(self.batches) != len(self.batch_names),
+            "`batches` has a class that is not there": max(labels, default=0) >= len(classes),
+            "`images` or `accuracy` has other classes": others,
+            "`before`, `after` or `confusions` has a class that is not there": named - classes,
         }
         for problem, is_there in problems.items():
             if is_there:

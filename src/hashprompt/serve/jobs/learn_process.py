@@ -28,9 +28,7 @@ OUTPUT, ERRORS = 1, 2  # numbers of the standard files
 PATIENCE = 30.0  # seconds in which a session must have saved itself
 LOCK_SECONDS = 600.0  # to wait for another program that writes to the classifier
 NICENESS = 5  # requests of the server go first
-NEEDED = tuple(
-    f"hashprompt.{name}" for name in ("photos.training", "photos.report.page", "backbone.weights")
-)
+NEEDED = ("photos.training", "photos.report.page", "backbone.weights")
 Report = Callable[[dict[str, Any]], object]
 
 # Shares of a session, by phase: [from, to]. Without training, those of the fit are five times that.
@@ -173,7 +171,7 @@ def main() -> None:
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     for module in NEEDED:
-        importlib.import_module(module)
+        importlib.import_module(f"hashprompt.{module}")
     while (order := orders.get()) is not None:
         carry_out(json.loads(order), report)
 

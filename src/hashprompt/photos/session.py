@@ -236,11 +236,9 @@ def prepare(
     """
     store = classifier.store
     base = _base(store, request, session, discard)
-    header = None
-    if not store.is_new:
-        header = store.header()
-    elif session is not None and not discard:  # the choices of a first session are made
-        header = session.header
+    # The choices of an unfinished first session are made.
+    begun = None if session is None or discard else session.header
+    header = begun if store.is_new else store.header()
     if header is not None:
         config = classifier.config(header)
         return _dataset(store, request, base, config.short_side), config, base

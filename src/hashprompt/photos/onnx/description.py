@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from hashprompt.photos.store.schemas import StoredPreprocessing
 from hashprompt.storage.schema import Count, Schema, Sha256
 
 MODEL, DESCRIPTION = "model.onnx", "model.json"
@@ -15,15 +16,12 @@ def is_exported(folder: Path) -> bool:
     return any((folder / name).exists() for name in (MODEL, DESCRIPTION))
 
 
-class ExportedPreprocessing(Schema):
+class ExportedPreprocessing(StoredPreprocessing):
     """How an image becomes the input of the graph, which normalises it itself."""
 
     image_size: Annotated[int, Field(ge=1, le=10_000)]
     short_side: Annotated[int, Field(ge=1, le=20_000)]  # larger photos are reduced when read
-    interpolation: str
     center: Annotated[float, Field(gt=0, le=1)]
-    mean: Annotated[list[float], Field(min_length=3, max_length=3)]
-    std: Annotated[list[float], Field(min_length=3, max_length=3)]
 
 
 class ExportedAccuracy(Schema):

@@ -42,10 +42,8 @@ class Quantiles(nn.Module):
         super().__init__()
         values = torch.tensor(kept, dtype=torch.float64)
         self.known = len(kept) > 0
-        self.register_buffer("start", values[:-1])
-        self.register_buffer("width", values.diff())
-        self.start: Tensor
-        self.width: Tensor
+        self.start: Tensor = nn.Buffer(values[:-1])
+        self.width: Tensor = nn.Buffer(values.diff())
 
     def forward(self, values: Tensor) -> Tensor:
         """(B,) -> (B,) in 0…1."""
@@ -75,10 +73,8 @@ class ClassifierGraph(nn.Module):
         self.temperature: float = info["temperature"]
         self.views = predictor.config.views
         statistics = self.views.preprocessing
-        for name, values in (("pixel_mean", statistics.mean), ("pixel_std", statistics.std)):
-            self.register_buffer(name, torch.tensor(values).view(-1, 1, 1))
-        self.pixel_mean: Tensor
-        self.pixel_std: Tensor
+        self.pixel_mean: Tensor = nn.Buffer(torch.tensor(statistics.mean).view(-1, 1, 1))
+        self.pixel_std: Tensor = nn.Buffer(torch.tensor(statistics.std).view(-1, 1, 1))
 
     def size(self) -> int:
         """Bytes of all tensors."""

@@ -30,12 +30,7 @@ class Clusters:
         self._sample = directions @ self._axes
         labels = np.full(len(sample), -1)
         if len(sample) > MIN_SIZE:
-            found = HDBSCAN(
-                min_cluster_size=MIN_SIZE,
-                min_samples=NEIGHBOURS,
-                cluster_selection_method="leaf",
-                copy=True,
-            )
+            found = HDBSCAN(MIN_SIZE, NEIGHBOURS, cluster_selection_method="leaf", copy=True)
             labels = found.fit(self._sample).labels_
         self._labels = _largest_first(labels)
 

@@ -110,10 +110,7 @@ class Store:
             else:
                 text += f"Make one: hashprompt learn {self.folder} PHOTOS"
             raise UserError(text)
-        advice = (
-            f"Put back a copy of this file; the versions in {self._versions} do not depend on it."
-        )
-        return read_json(self._header, Header, advice)
+        return read_json(self._header, Header, "Put back a copy of this file.")
 
     def current(self) -> int:
         """The number of the version that answers."""
@@ -313,10 +310,7 @@ class Store:
             yield
         except DamagedError as error:
             problem, current = f"{error.path} is damaged ({error.reason}).", self.current()
-            advice = (
-                "No earlier version is sound. Put back a copy of this file, or learn into a new "
-                "folder."
-            )
+            advice = "No earlier version is sound. Put back a copy, or learn into a new folder."
             if number != current:
                 advice = f"Version {current}, the current one, does not need it."
             elif sound := [n for n in self.numbers() if n < number and self._is_sound(n)]:

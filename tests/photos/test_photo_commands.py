@@ -374,7 +374,7 @@ def test_undo_goes_back_and_says_how_to_return(cli: Any, trees: Path) -> None:
     cli("undo", trees)
     outcome = cli("undo", trees)
     assert outcome.code == 1
-    assert "none is before it" in outcome.said
+    assert "is its first" in outcome.said
 
 
 def test_a_damaged_version_can_be_left_by_the_command_its_error_names(

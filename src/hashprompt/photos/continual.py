@@ -87,10 +87,8 @@ class ContinualClassifier:
         from hashprompt.photos.store.config import ClassifierConfig
 
         if self._config is None or header is not None:
-            header = header or self.store.header()
-            self._config = ClassifierConfig.stored(
-                self.store.folder, header, self.backbone, self.options
-            )
+            folder, header = self.store.folder, header or self.store.header()
+            self._config = ClassifierConfig.stored(folder, header, self.backbone, self.options)
         return self._config
 
     def use(self, config: "ClassifierConfig") -> None:
@@ -404,9 +402,7 @@ class ContinualClassifier:
         """Learn from nothing, as scikit-learn's loops expect."""
         if not self.store.is_new:
             if self.folder is not None:
-                raise UserError(
-                    f"fit starts from nothing, but {self.folder} has learned. Use partial_fit."
-                )
+                raise UserError(f"fit starts anew; {self.folder} has learned: use partial_fit.")
             self.__init__(**self.get_params())  # type: ignore[misc]
         return self.partial_fit(X, y)
 

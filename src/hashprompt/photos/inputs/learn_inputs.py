@@ -62,9 +62,7 @@ def _without_pandas(column: Any) -> Any:
 def _from_folder(folder: Path) -> LabelledImages:
     loose = list_folder(folder).images if folder.is_dir() else []
     if loose and not subfolders(folder):
-        raise UserError(
-            f"{folder} holds images but no class folders. Make a folder for each class in it."
-        )
+        raise UserError(f"{folder} holds images but no class folders. Make one for each class.")
     no_classes = []
     if folder.is_dir():
         refuse_unfinished(folder)

@@ -56,9 +56,7 @@ def check_new_name(name: str, others: Sequence[str]) -> str:
     _refuse_hidden_characters([tidy])
     for other in others:
         if _folded(other) == _folded(tidy):
-            raise UserError(
-                f"There is a class `{other}` already. To make one class of two, merge them."
-            )
+            raise UserError(f"There is a class `{other}` already. To make one of two, merge them.")
     return tidy
 
 

@@ -91,9 +91,7 @@ def load_inputs(what: Any, short_side: int | None = None) -> tuple[Iterator[Inpu
     elif isinstance(what, list | tuple | Iterator):
         items, kind = _in_list(what), "many"
     else:
-        raise UserError(
-            f"Cannot find images in a {type(what).__name__}. Give a path, an image or a list."
-        )
+        raise UserError(f"Cannot find images in a {type(what).__name__}. Give paths or images.")
     return read_inputs(items, short_side), kind
 
 

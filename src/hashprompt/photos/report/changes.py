@@ -20,6 +20,7 @@ class ClassChange:
     tested: int
     before: float | None
     after: float | None  # on the photos of `before`; for a class without any, on all
+    tested_before: int = 0
 
     @property
     def gain(self) -> float | None:
@@ -46,9 +47,10 @@ class Changes:
         rows = []
         for name in self.info["classes"]:
             now, training = self.info["accuracy"][name], self.info["images"][name][0]
-            before = percent(*self.info["before"].get(name, (0, 0)))
-            after = percent(*self.info["after"].get(name, now))
-            rows.append(ClassChange(name, name not in known, training, now[1], before, after))
+            earlier = self.info["before"].get(name, (0, 0))
+            accuracy = percent(*earlier), percent(*self.info["after"].get(name, now))
+            is_new = name not in known
+            rows.append(ClassChange(name, is_new, training, now[1], *accuracy, earlier[1]))
         return rows
 
     def losers(self) -> list[ClassChange]:

@@ -96,7 +96,7 @@ def _class_rows(changes: Changes) -> list[list[Any]]:
         kind = "new" if row.is_new else "old"
         gain = "" if row.gain is None else f"{row.gain:+.1f}"
         accuracy = percent(row.before), percent(row.after), gain
-        rows.append([row.name, number, kind, row.training, _tested(changes, row), *accuracy])
+        rows.append([row.name, number, kind, row.training, _tested(row), *accuracy])
     return rows
 
 
@@ -106,7 +106,7 @@ def _loss_rows(changes: Changes) -> list[list[Any]]:
     for row in changes.losers():
         taken = ", ".join(f"{other} ({n}×)" for name, other, n in found if name == row.name)
         accuracy = percent(row.before), percent(row.after), f"{row.lost:.1f}"
-        rows.append([row.name, *accuracy, _tested(changes, row), taken])
+        rows.append([row.name, *accuracy, _tested(row), taken])
     return rows
 
 
@@ -128,13 +128,9 @@ def _second_rows(seconds: dict[str, float]) -> list[list[Any]]:
     ]
 
 
-def _tested_before(changes: Changes, row: ClassChange) -> int:
-    return int(changes.info["before"].get(row.name, (0, 0))[1])
-
-
-def _tested(changes: Changes, row: ClassChange) -> str:
+def _tested(row: ClassChange) -> str:
     """Held-out photos, and how many were tested before, if those were fewer."""
-    before = _tested_before(changes, row)
+    before = row.tested_before
     return f"{row.tested} ({before} before)" if 0 < before < row.tested else str(row.tested)
 
 
@@ -148,7 +144,7 @@ def _accuracy_figure(changes: Changes) -> PageFigure | None:
         return None
     labels = {row.name: label_of(row.name, number) for number, row in enumerate(rows, 1)}
     caption = ["Classes with few held-out photos change in large steps; the table has the counts."]
-    if any(row.tested > _tested_before(changes, row) > 0 for row in rows):
+    if any(row.tested > row.tested_before > 0 for row in rows):
         caption.append("For old classes, photos held out by this session do not count.")
     if any(label == f"number {number}" for number, label in enumerate(labels.values(), 1)):
         caption.append("A name that the figure cannot draw is given by its number in the table.")

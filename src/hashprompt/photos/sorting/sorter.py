@@ -118,9 +118,7 @@ class Sorter:
         if source == target:
             raise UserError(f"{inbox} cannot be sorted into itself. Give another folder.")
         if source.is_relative_to(target) and not move:
-            raise UserError(
-                f"{inbox} lies in {into}: photos would be there twice. Move them (`--move`)."
-            )
+            raise UserError(f"{inbox} lies in {into}: photos would be there twice. Use `--move`.")
         if model := next((f for f in (target, *target.parents) if (f / HEADER).exists()), None):
             raise UserError(f"{into} belongs to the classifier {model}. Give another folder.")
         self.inbox, self.into, self.sure, self.quiet = source, into, sure, quiet

@@ -40,9 +40,8 @@ def apply_edit(
     if edit.only_names:
         new |= renamed_tests(info, edit)
     else:
-        trainer = config.trainer(
-            {"epochs": 0}, (), store.learning, () if quiet else (ProgressBars(),)
-        )
+        bars = () if quiet else (ProgressBars(),)
+        trainer = config.trainer({"epochs": 0}, (), store.learning, bars)
         method = trainer.method
         assert isinstance(method, AveragedPrompt)
         load_grown(method, tensors)
@@ -69,9 +68,8 @@ def _test(
     wrong = {d for d, r in records.items() if r.predicted is None and old[d].predicted is not None}
     rows = {d: r._replace(predicted=FORGOTTEN) if d in wrong else r for d, r in records.items()}
     held_out, notes = reopen_held_out(rows, config.short_side)
-    tested, photos = evaluate_version(
-        trainer, [held_out] if len(held_out.table) else [], edit.names, info
-    )
+    there = [held_out] if len(held_out.table) else []
+    tested, photos = evaluate_version(trainer, there, edit.names, info)
     if not tested["calibration"]["fitted"] and info["calibration"].get("fitted"):
         notes.append(
             "Too few held-out photos are left to calibrate again: the temperature was fitted on "

@@ -331,9 +331,7 @@ class Store:
         current = self.version()
         parent = current.info["parent"]
         if parent is None:
-            raise UserError(
-                f"Version {current.number} of {self.folder} is its first: none is before it."
-            )
+            raise UserError(f"Version {current.number} of {self.folder} is its first.")
         if parent not in self.numbers():
             raise UserError(f"Version {parent}, the one before, is not in {self.folder}.")
         return int(parent)

@@ -423,11 +423,8 @@ class ContinualClassifier:
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, Tags, TargetTags  # from scikit-learn 1.6 on
 
-        return Tags(
-            estimator_type="classifier",
-            target_tags=TargetTags(required=True),
-            classifier_tags=ClassifierTags(),
-        )
+        target = TargetTags(required=True)
+        return Tags("classifier", target_tags=target, classifier_tags=ClassifierTags())
 
     def __sklearn_is_fitted__(self) -> bool:
         return not self.store.is_new

@@ -52,17 +52,14 @@ class LearnPlan:
         if self.epochs:
             how = f"{self.epochs} epochs in batches of {self.batch_size}"
             rest = f", trained after about {in_words(sum(self.seconds.values()))} ({split})"
-        return "\n".join(
-            visible(line)
-            for line in [
-                f"{doing} {self.source}: {new}{again}. "
-                f"{counted(self.training, 'training photo', 'training photos')}, "
-                f"{held_out:,} held out for testing.",
-                f"Backbone {self.backbone} at {self.image_size} px, {how}.",
-                f"Usable after about {in_words(self.first_answer)}{rest}.",
-                *self.notes,
-            ]
-        )
+        photos = counted(self.training, "training photo", "training photos")
+        lines = [
+            f"{doing} {self.source}: {new}{again}. {photos}, {held_out:,} held out for testing.",
+            f"Backbone {self.backbone} at {self.image_size} px, {how}.",
+            f"Usable after about {in_words(self.first_answer)}{rest}.",
+            *self.notes,
+        ]
+        return "\n".join(map(visible, lines))
 
 
 def in_words(seconds: float) -> str:

@@ -388,7 +388,7 @@ def test_a_photo_under_two_labels_is_in_neither(plant: Plant) -> None:
     assert counted(dataset) == {"robin": (1, 1), "wren": (1, 1)}
     assert not any(path.endswith("/1.png") for path in dataset.paths)
     note = next(note for note in dataset.notes if "several labels" in note)
-    assert note.startswith("2 photos are left out")
+    assert note.startswith("2 photos with several labels are left out")
     assert "robin/1.png (robin) = wren/1.png (wren)" in note
     arrays = noise(0, 3)[[0, 1, 2, 0]]
     assert "image 0 (a) = image 3 (b)" in "".join(build_dataset(arrays, ["a", "a", "b", "b"]).notes)

@@ -173,7 +173,7 @@ def test_problems_with_a_name_are_described_without_python(serve: Serve, zoo: Pa
     client = serve(zoo)
     hidden = client.post("/api/teach", files=numbered(pngs(3, 2)), data={"label": "a\x00b"})
     renamed = client.post("/api/classes/rename", json={"old": "ash", "new": "Birch"})
-    for answer, said in ((hidden, "another name"), (renamed, "merge them")):
+    for answer, said in ((hidden, "cannot be seen"), (renamed, "merge them")):
         error = error_of(answer, 400)
         assert said in error
         assert "=" not in error

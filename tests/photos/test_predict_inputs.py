@@ -299,7 +299,7 @@ def test_answers_as_json() -> None:
 def test_json_has_numbers_of_any_kind_and_no_nan() -> None:
     shares: Any = {"7": np.float32(0.5), "8": np.float32(0.5)}
     near = [{"class": "7", "learned": "may", "distance": float("inf")}]
-    (told,) = json.loads(
+    told = json.loads(
         json_text(Answer("a", 7, shares["7"], shares, np.float64(0.25), False, near).to_dict())
     )
     assert (told["label"], told["confidence"], told["unknown"]) == (7, 0.5, 0.25)

@@ -96,7 +96,7 @@ class Watch(Callback):
         self.steps[place] = replace(step, images=0)  # counted by each process
 
 
-class Example:
+class Example(Callback):
     """A method after three small tasks on the embedded ViT.
 
     Args:
@@ -128,8 +128,11 @@ class Example:
         self.trainer = self.make_trainer(self.recorder, self.watch)
         self.method = self.trainer.method
         self.widths: list[int] = []  # number of outputs after each task
-        self.trainer.callbacks.add(_Widths(self))
+        self.trainer.callbacks.add(self)
         self.log = self.trainer.fit()
+
+    def on_task_end(self, task: int) -> None:
+        self.widths.append(self.logits(self.images(2)).shape[1])
 
     def make_method(self) -> Method:
         """The method before it has learned anything."""
@@ -166,14 +169,6 @@ class Example:
         mixed = torch.cat(tensors).repeat(3, 1, 1, 1)
         order = torch.randperm(len(mixed), generator=torch.Generator().manual_seed(0))[:count]
         return self.trainer.views.clean(mixed[order])
-
-
-class _Widths(Callback):
-    def __init__(self, example: Example) -> None:
-        self._example = example
-
-    def on_task_end(self, task: int) -> None:
-        self._example.widths.append(self._example.logits(self._example.images(2)).shape[1])
 
 
 def decisive(save: SavedState) -> dict[str, Any]:

@@ -28,7 +28,8 @@ def logits_do_not_depend_on_the_batch(example: Example) -> None:
 
 
 def the_backbone_is_unchanged(example: Example) -> None:
-    assert weights_hash(example.backbone.model.vit) == example.vit_before
+    same = weights_hash(example.backbone.model.vit) == example.vit_before
+    assert same, "weights of the ViT have changed"
 
 
 def state_of_old_tasks_stays_bit_identical(example: Example) -> None:
@@ -67,9 +68,12 @@ def calling_phases_again_changes_nothing(example: Example) -> None:
 def sizes_count_the_stored_values(example: Example) -> None:
     sizes = example.method.sizes()
     assert set(sizes) == set(KINDS), f"sizes must name {', '.join(KINDS)}"
-    assert sizes["head"] >= example.widths[-1]
+    classes = example.widths[-1]
+    assert sizes["head"] >= classes, (
+        f"`stores` counts {sizes['head']} values as head, of {classes} classes"
+    )
     stored = sum(tensor.numel() for tensor in example.method.state_dict().values())
-    assert sum(sizes.values()) <= stored
+    assert sum(sizes.values()) <= stored, f"`stores` counts more than the {stored} stored values"
 
 
 def an_interrupted_run_resumes_to_the_same_bits(example: Example) -> None:

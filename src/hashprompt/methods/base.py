@@ -277,8 +277,10 @@ class Method(nn.Module, Generic[C]):
         kinds = {kind: kind for kind in KINDS}
         for base in reversed(type(self).__mro__):
             for entry in filter(None, base.__dict__.get("stores", "").split(";")):
-                kind, _, names = entry.partition(":")
-                kinds |= dict.fromkeys(names.split(), kind.strip())
+                kind, names = map(str.strip, entry.split(":"))
+                if kind not in KINDS:
+                    raise ValueError(f"`stores` has the kind `{kind}`. Kinds: {', '.join(KINDS)}.")
+                kinds |= dict.fromkeys(names.split(), kind)
         sizes = dict.fromkeys(KINDS, 0)
         for name, tensor in self.state_dict().items():
             for prefix, kind in kinds.items():

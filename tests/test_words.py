@@ -14,7 +14,7 @@ REFUSED = {  # patterns, and what to write instead
     r"\blooks? (first|at once)\b|\b(first|the) look\b": "the frozen-feature fit",
     r"\blikeness": "similarity, clusters",
     r"\bplain (features?|pass(es)?|Gaussians?)\b": "frozen features, frozen forward pass",
-    r"(?<![Ss]low )\b[Ll]earners?\b": "model",
+    r"(?<![Ss]low )\b[Ll]earners?\b(?!\/)": "model",
     r"\bnumbers stored\b": "stored values",
     r"\bof (its|their|our|one's) own\b": "separate",
     r"\bbeside\b": "next to, besides",
@@ -47,7 +47,7 @@ def texts() -> Iterator[tuple[str, str]]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield path.relative_to(SOURCES).as_posix(), node.value
-    for path in sorted(path for kind in ("*.js", "*.html") for path in SOURCES.rglob(kind)):
+    for path in sorted(p for kind in ("*.js", "*.html", "*.yaml") for p in SOURCES.rglob(kind)):
         yield path.relative_to(SOURCES).as_posix(), path.read_text()
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         without_code = re.sub(r"```.*?```|`[^`\n]+`", "", path.read_text(), flags=re.DOTALL)

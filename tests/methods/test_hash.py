@@ -15,7 +15,7 @@ from torch import tensor
 from hashprompt.checks.contracts import CONTRACTS
 from hashprompt.checks.example import Example
 from hashprompt.methods.hash.method import Hash, HashConfig
-from hashprompt.methods.hash.pool import Routing
+from hashprompt.methods.hash.router import Routing
 from hashprompt.methods.hash.routing_report import describe_routing, routing_measures
 from hashprompt.runs import benchmark
 

@@ -15,7 +15,8 @@ from hashprompt.methods.base import Batch
 from hashprompt.methods.frames.hide_pipeline import contrastive_identity, contrastive_paper
 from hashprompt.methods.hash.history import UsageHistory, most_used, penalty, update_factor
 from hashprompt.methods.hash.method import Hash, HashConfig
-from hashprompt.methods.hash.pool import PromptPool, Routers, Routing, choose
+from hashprompt.methods.hash.pool import PromptPool
+from hashprompt.methods.hash.router import Routers, Routing, choose
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.gaussians import JITTER, ClassGaussians, Discriminant
 from hashprompt.parts.heads import TaskIdentityHead, masked_cross_entropy

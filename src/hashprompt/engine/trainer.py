@@ -54,8 +54,15 @@ class Trainer:
         self.replicas = Replicas(fabric)
         self.callbacks = Callbacks(callbacks if self.replicas.is_first else ())
         self.stop = StopRequest(resume_with or f"hashprompt resume {folder}")
-        parts = (method, backbone.model.passes, self.replicas, folder, len(stream.stages))
-        self.state = RunState(*parts, options.checkpoint_minutes, self.stop)
+        self.state = RunState(
+            method,
+            backbone.model.passes,
+            self.replicas,
+            folder,
+            len(stream.stages),
+            options.checkpoint_minutes,
+            self.stop,
+        )
         self.views = views_of(options, backbone.preprocessing, stream)
         self.passes = Passes(backbone, self.views, options, fabric, self._on_images_seen)
         self.evaluator = Evaluator(method, stream, self.passes, self.callbacks)
@@ -133,8 +140,20 @@ class Trainer:
                 self.state.clock.count(len(rows))
                 self.state.steps += 1
                 self.state.move_to(epoch, step + 1)
-                at = (data.index, phase.name, epoch, phase.epochs, step, steps)
-                self.callbacks.on_step_end(StepEnd(*at, images, loss, rates, self.state.steps))
+                self.callbacks.on_step_end(
+                    StepEnd(
+                        task=data.index,
+                        phase=phase.name,
+                        epoch=epoch,
+                        epochs=phase.epochs,
+                        step=step,
+                        steps=steps,
+                        images=images,
+                        loss=loss,
+                        rates=rates,
+                        total=self.state.steps,
+                    )
+                )
                 self.state.save_if_due(optimization)
             self.state.move_to(epoch + 1, 0)
 

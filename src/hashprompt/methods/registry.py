@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hashprompt.backbone import Backbone
     from hashprompt.methods.base import Method
 
+MOVED_PRESETS = {("hash", name): "averaged-prompt" for name in ("best", "pool", "photos")}
 C = TypeVar("C", bound=type[MethodConfig])
 OWN_METHODS = "HASHPROMPT_METHODS"  # environment: Python files with methods of the user's own
 
@@ -183,6 +184,11 @@ def preset_options(method: str, preset: str, benchmark: str) -> dict[str, Any]:
     known = presets(method)
     preset, _, named = preset.partition("/")
     if preset not in known:
+        if moved_to := MOVED_PRESETS.get((method, preset)):
+            raise UserError(
+                f"Unknown preset `{preset}` of {method}. Its method is now {moved_to}: "
+                f"hashprompt run --method {moved_to}"
+            )
         raise UserError(unknown(f"preset of {method}", preset, known))
     sections = known[preset]
     if named and named not in sections:

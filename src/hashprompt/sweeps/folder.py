@@ -65,7 +65,7 @@ class RunFailure(Schema):
     attempts: Count
 
 
-class RunState(NamedTuple):
+class RunStatus(NamedTuple):
     """State of a run. `details` are its result, its progress or its failure."""
 
     state: State
@@ -146,20 +146,20 @@ class SweepFolder:
         remove_file(inside(self.path, kind, name))
         self._changed(kind, name)
 
-    def state(self, run: GridRun, now: float) -> RunState:
+    def state(self, run: GridRun, now: float) -> RunStatus:
         """The state of a run at a time, in seconds since 1970."""
         entry = self.ledger.find(run.plan)
         if entry is not None:
             found = entry.get("evaluations", {})
             if all(found.get(n, {}).get("options") == o for n, o in run.evaluate.items()):
-                return RunState("done", entry)
+                return RunStatus("done", entry)
         failure = self._read("failed", run.digest, RunFailure)
         if failure is not None:
-            return RunState("failed", failure)
+            return RunStatus("failed", failure)
         progress = self._read("progress", run.digest, RunProgress)
         if progress is not None and now - progress["updated"] < MAX_SILENT_SECONDS:
-            return RunState("running", progress)
-        return RunState("waiting", progress or {})
+            return RunStatus("running", progress)
+        return RunStatus("waiting", progress or {})
 
     def _read(self, kind: str, digest: str, schema: Any) -> dict[str, Any] | None:
         try:

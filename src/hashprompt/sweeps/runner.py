@@ -17,7 +17,7 @@ from hashprompt.report.text_table import Stat, TextTable
 from hashprompt.runs.plan import without_folders
 from hashprompt.storage.lock import locked
 from hashprompt.sweeps.engines import Engine
-from hashprompt.sweeps.folder import RunState, SweepFolder, open_folder
+from hashprompt.sweeps.folder import RunStatus, SweepFolder, open_folder
 from hashprompt.sweeps.grid import GridRun
 from hashprompt.sweeps.jobs import SweepJob, SweepOutcome
 from hashprompt.ui.progress import live_view
@@ -39,7 +39,7 @@ class Sweep:
         folder = open_folder(path)
         return cls(folder, tuple(folder.read_runs()))
 
-    def states(self) -> list[tuple[GridRun, RunState]]:
+    def states(self) -> list[tuple[GridRun, RunStatus]]:
         """All runs of the grid with their current states."""
         self.folder.refresh()
         now = time.time()
@@ -60,7 +60,7 @@ class Sweep:
 
     def table(self) -> TextTable:
         """Mean and deviation over seeds: a line per row, stream and backbone."""
-        groups: dict[tuple[str, str, str], list[RunState]] = {}
+        groups: dict[tuple[str, str, str], list[RunStatus]] = {}
         for run, state in self.states():
             names = without_folders(run.plan.to_dict())
             groups.setdefault((run.row, names["stream"], names["backbone"]), []).append(state)
@@ -84,7 +84,7 @@ class Sweep:
         return TextTable(f"{len(kinds)} runs: {', '.join(counts)}", header, rows)
 
 
-def _status_line(run: GridRun, state: RunState) -> list[str]:
+def _status_line(run: GridRun, state: RunStatus) -> list[str]:
     stream = without_folders(run.plan.to_dict())["stream"]
     about = [run.row, str(run.plan.seed), stream, state.state]
     found = state.details

@@ -9,7 +9,8 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import blocks_of
 from hashprompt.methods.finetune.config import FinetuneConfig
 from hashprompt.methods.frames.prompt_tuning import PromptOutput, PromptTuning
-from hashprompt.methods.hash.pool import PromptPool, Routers, choose
+from hashprompt.methods.hash.pool import PromptPool
+from hashprompt.methods.hash.router import Routers, choose
 
 
 class PooledPrompts(PromptTuning[FinetuneConfig]):

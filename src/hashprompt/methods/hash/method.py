@@ -19,7 +19,8 @@ from hashprompt.methods.base import Batch, Phase, StepResult, TaskView, blocks_o
 from hashprompt.methods.frames.hide_pipeline import PromptPipeline
 from hashprompt.methods.hash.config import HashConfig
 from hashprompt.methods.hash.history import UsageHistory, penalty, update_factor
-from hashprompt.methods.hash.pool import PromptPool, Routers, Routing, choose
+from hashprompt.methods.hash.pool import PromptPool
+from hashprompt.methods.hash.router import Routers, Routing, choose
 from hashprompt.methods.hash.routing_report import describe_routing
 from hashprompt.methods.kinds import Optimizer
 from hashprompt.parts.growing import grow_buffer

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hashprompt.methods.base import TaskView
 from hashprompt.methods.hash.history import most_used
-from hashprompt.methods.hash.pool import Routing
+from hashprompt.methods.hash.router import Routing
 from hashprompt.parts.precision import exact
 
 if TYPE_CHECKING:

@@ -402,7 +402,9 @@ class ContinualClassifier:
         """Learn from nothing, as scikit-learn's loops expect."""
         if not self.store.is_new:
             if self.folder is not None:
-                raise UserError(f"fit starts anew; {self.folder} has learned: use partial_fit.")
+                raise UserError(
+                    f"fit starts from nothing; {self.folder} has learned: use partial_fit."
+                )
             self.__init__(**self.get_params())  # type: ignore[misc]
         return self.partial_fit(X, y)
 

@@ -25,7 +25,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_without_weights_and_hub_the_toy_is_taken_with_a_warning(bare: Path) -> None:
-    with pytest.warns(UserWarning, match="synthetic glyphs"):
+    with pytest.warns(UserWarning, match="embedded toy `nano`"):
         assert defaults.choose_backbone() == "nano"
 
 

@@ -102,7 +102,7 @@ def test_a_run_that_names_a_set_of_the_hub_downloads_nothing(
 ) -> None:
     change(foreign_run / "config.json", stream="hf:evil/set")
     (foreign_run / "result.json").unlink()
-    with pytest.raises(UserError, match=r"`hf:evil/set`.*`--download`"):
+    with pytest.raises(UserError, match=r"`hf:evil/set`.*--download"):
         benchmark.resume(foreign_run, quiet=True)
     assert connections == []
 

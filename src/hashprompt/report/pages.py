@@ -3,11 +3,12 @@
 import base64
 import json
 from functools import cache
-from typing import Any, NamedTuple
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hashprompt.texts import counted, visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 class PageFigure(NamedTuple):
@@ -25,7 +26,9 @@ def render_template(name: str, **content: Any) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # only pages need it
+
     environment = Environment(
         loader=PackageLoader("hashprompt.report"),
         autoescape=True,

@@ -177,7 +177,8 @@ class Trainer:
             ways.append("clip=1")
         raise UserError(
             f"{error} in task {at.task + 1}, phase {phase.name}, epoch {at.epoch + 1}, step "
-            f"{at.step + 1}. The state before this step is saved. Try {' or '.join(ways)}."
+            f"{at.step + 1}. The state before this step is saved in "
+            f"{self.state.checkpoints.folder}. Try {' or '.join(ways)}."
         ) from error
 
     def _evaluate(self, task: int) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from hashprompt.parts.variants import Distance
 def k_means(rows: Tensor, count: int, starts: int) -> tuple[Tensor, Tensor]:
     """Centres (K, D) of rows (n, D), and the group (n,) of each row, the best of `starts`.
 
-    There are `count` groups, or fewer if not so many rows differ. In one thread: several would add
-    up in another order, to other bits, each time.
+    K is `count`, or the number of distinct rows if that is smaller. One thread, since the order of
+    sums over several threads changes the last bits.
     """
     from sklearn.cluster import KMeans  # on use: most methods cluster nothing
 

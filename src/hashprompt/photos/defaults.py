@@ -38,7 +38,8 @@ def choose_backbone() -> str:
         warnings.warn(
             "There is no pretrained vision transformer here and none can be downloaded. Using the "
             "embedded toy `nano`, which is poor on photos. Bring a weights file "
-            "(`--backbone FILE`): see docs/backbones.md.",
+            "(`--backbone FILE`, or a file in the folder that HASHPROMPT_WEIGHTS names): see "
+            "docs/backbones.md.",
             stacklevel=2,
         )
         return NANO

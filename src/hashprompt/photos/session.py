@@ -45,7 +45,7 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class LearnRequest:
-    """The arguments of `ContinualClassifier.learn` that say what to learn."""
+    """What to learn: arguments of `ContinualClassifier.learn`."""
 
     photos: Any
     labels: Sequence[Any] | None = None

@@ -222,7 +222,7 @@ class BufferOptions(MethodConfig):
         return f"{self.buffer_per_class:,} per class" if self.buffer_per_class else ""
 
     def replays(self, new: int) -> int:
-        """Stored images next to so many new ones: fewer in the share of one of several devices."""
+        """Number of stored images in a batch with `new` new ones (per device)."""
         return math.ceil((self.replay_batch or self.batch_size) * new / self.batch_size)
 
 

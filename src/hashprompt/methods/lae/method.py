@@ -122,7 +122,7 @@ class Pet(nn.Module):
         return dict(self.named_parameters())
 
     def inject(self, values: Values, images: int) -> Injection:
-        """What the backbone is given for so many images."""
+        """The injection for a batch of `images` images."""
         raise NotImplementedError
 
 

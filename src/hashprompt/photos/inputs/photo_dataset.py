@@ -90,7 +90,7 @@ def build_dataset(
         rename: given class name -> name to learn it under.
         seen: photos learned before: digest -> class id, part, path.
         unreadable: `stop` at files that cannot be read, or `skip` them.
-        memory_gb: photos are kept decoded up to so many GB.
+        memory_gb: memory for decoded photos, in GB; more photos are kept encoded.
         short_side: reduce larger photos to this when they are read.
         without: a class whose photos are left out, by the name it is learned under.
 
@@ -189,7 +189,7 @@ def _read(photos: Sequence[Photo], options: ReadOptions) -> tuple[Photos, list[P
     found = [photos[index] for index in readable]
     # The part of a photo without a file name is drawn by its digest.
     named = [p if isinstance(p.file, Path) else replace(p, name=p.digest) for p in found]
-    entries, *_ = divided(named, "given")  # the plan says how many are held out
+    entries, *_ = divided(named, "given")  # the plan prints the number held out
     parted = [replace(p, part=entry.part) for p, entry in zip(found, entries, strict=True)]
     # That all fits into memory is no news.
     return images, parted, list(notes if images.on_disk else notes[1:])

@@ -7,7 +7,7 @@ from fakes import Task, rehearsed
 from scipy.stats import kstest
 
 from hashprompt.methods.base import Batch
-from hashprompt.parts.cut_mix import cut_mix
+from hashprompt.methods.gdumb.cut_mix import cut_mix
 
 close = torch.testing.assert_close
 

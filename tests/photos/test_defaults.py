@@ -75,6 +75,6 @@ def test_the_estimate_counts_passes() -> None:
     assert seconds["training"] == pytest.approx(0.1 * 100 * 4 * TRAINING_COST)
     assert seconds["testing"] == pytest.approx(0.1 * 75)  # prompted
     assert seconds["frozen-feature fit"] == pytest.approx(0.1 * (100 + 75))  # plain
-    followed = estimate_seconds(0.1, 100, 25, 50, 4, views=3)
-    assert followed["class statistics"] == pytest.approx(0.1 * 100 * (1 + 2 * 3))
+    followed = estimate_seconds(0.1, 100, 25, 50, 4, drift=True)
+    assert followed["class statistics"] == pytest.approx(0.1 * 100 * 3)
     assert followed["frozen-feature fit"] == pytest.approx(0.1 * (2 * 100 + 75))  # and prompted

@@ -101,7 +101,7 @@ def plan_of(
             held_out,
             earlier,
             training["epochs"],
-            1 + config.options["drift_views"] if compensates else 0,
+            compensates,
         ),
         list(dataset.notes),
     )
@@ -122,7 +122,12 @@ def seconds_per_image(backbone: LoadedBackbone, device: torch.device) -> float:
 
 
 def estimate_seconds(
-    seconds_each: float, training: int, held_out: int, earlier: int, epochs: int, views: int = 0
+    seconds_each: float,
+    training: int,
+    held_out: int,
+    earlier: int,
+    epochs: int,
+    drift: bool = False,
 ) -> dict[str, float]:
     """Seconds by step.
 
@@ -131,15 +136,15 @@ def estimate_seconds(
         training, held_out: photos of this session.
         earlier: held-out photos of earlier sessions.
         epochs: 0 for the frozen-feature fit only.
-        views: of a photo, on which the drift of old classes is fitted.
+        drift: whether the drift of old classes is compensated.
     """
-    passes = training * (2 if views else 1)  # with the prompt that is there, too
+    passes = training * (1 + drift)  # with the prompt that is there, too
     fit = {FITTING: round(seconds_each * (passes + held_out + earlier), 2)}
     if not epochs:
         return fit
     return {
         **fit,
         "training": round(seconds_each * training * epochs * TRAINING_COST, 2),
-        "class statistics": round(seconds_each * training * (1 + 2 * views), 2),
+        "class statistics": round(seconds_each * training * (1 + 2 * drift), 2),
         "testing": round(seconds_each * (held_out + earlier), 2),
     }

@@ -16,7 +16,6 @@ class AveragedPromptConfig(MethodConfig):
         prompt_length: keys (and values) in each block
         drift: drift compensation of old class Gaussians, fitted on new images
         drift_ridge: ridge of the affine map
-        drift_views: CutMix views of each new image, on which the map is fitted too
         rank: directions of low-rank statistics
     """
 
@@ -28,7 +27,6 @@ class AveragedPromptConfig(MethodConfig):
     prompt_length: kinds.PromptLength = 8
     drift: Literal["none", "shift", "affine"] = "affine"
     drift_ridge: kinds.Positive = 1.0
-    drift_views: kinds.CountOrZero = 0
     statistics: kinds.Storage = "covariance"
     rank: kinds.Count = 16
     shrinkage: kinds.Share = 0.95

@@ -17,7 +17,6 @@ from hashprompt.methods import base
 from hashprompt.methods.averaged_prompt.config import AveragedPromptConfig
 from hashprompt.methods.base import Batch, Losses, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.cut_mix import cut_mix
 from hashprompt.parts.drift import Drift
 from hashprompt.parts.gaussians import ClassGaussians, Discriminant, StoredClasses
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
@@ -122,26 +121,14 @@ class AveragedPrompt(base.Method[AveragedPromptConfig]):
     # Drift compensation. -------------------------------------------------------------------
 
     def remember(self, task: TaskView) -> None:
-        self.before = self.views(task).to(self.device)
+        self.before = self.features_of(task).to(self.device)
 
     def compensate_drift(self, task: TaskView) -> None:
         """Move the Gaussians of all old classes as the features of the new images have moved."""
         ridge = self.config.drift_ridge if self.config.drift == "affine" else torch.inf
-        drift = Drift(self.before, self.views(task).to(self.device), ridge)
+        drift = Drift(self.before, self.features_of(task).to(self.device), ridge)
         self.gaussians.move(drift)
         self.before = self.before[:0]
-
-    def views(self, task: TaskView) -> Tensor:
-        """Features (N, D) of the new images, and of CutMix views of them."""
-        seen = [self.features_of(task)]
-        # The same views before and after, and no change of later random numbers.
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(task.index)
-            for _ in range(self.config.drift_views):
-                batches = task.batches(self.config.batch_size, "train")
-                mixed = (self.features(cut_mix(batch.inputs, 1.0)[0]) for batch in batches)
-                seen += [each.to(seen[0]) for each in mixed]
-        return torch.cat(seen)
 
     # Prediction. ---------------------------------------------------------------------------
 

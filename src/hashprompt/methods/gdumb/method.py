@@ -14,7 +14,7 @@ from hashprompt.backbone import Backbone
 from hashprompt.methods.base import Batch, Phase, TaskView
 from hashprompt.methods.frames.rehearsal import Rehearsal
 from hashprompt.methods.gdumb.config import GDumbConfig
-from hashprompt.parts.cut_mix import cut_mix
+from hashprompt.methods.gdumb.cut_mix import cut_mix
 from hashprompt.parts.memory import Memory
 
 CUTMIX_CHANCE = 0.5

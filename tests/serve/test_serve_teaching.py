@@ -1,9 +1,13 @@
 """Teach in all forms, follow the job, see what changed, undo it."""
 
+import hashlib
 import re
 import threading
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fastapi.testclient import TestClient
@@ -29,7 +33,9 @@ from serving import (
 
 from hashprompt import ContinualClassifier
 from hashprompt.backbone.names import nano_file
+from hashprompt.data.reading.lists import listed_entries
 from hashprompt.photos.store.store import Store
+from hashprompt.serve import photo_archive
 from hashprompt.serve.http import uploads
 from hashprompt.serve.settings import Limits
 
@@ -210,20 +216,28 @@ def test_a_plan_shows_what_would_be_learned_and_keeps_nothing(serve: Serve, zoo:
 # Stored photos. ----------------------------------------------------------------------------------
 
 
-def test_taught_photos_are_stored_in_class_folders_if_wanted(
-    serve: Serve, zoo: Path, tmp_path: Path
-) -> None:
-    client = serve(zoo, photos=tmp_path / "kept")
+def stored(folder: Path) -> set[bytes]:
+    """Contents of stored photos, each of which is named by its content."""
+    contents = {path.stem: path.read_bytes() for path in folder.rglob("*.png")}
+    assert all(name == hashlib.sha256(content).hexdigest() for name, content in contents.items())
+    return set(contents.values())
+
+
+def listed(folder: Path) -> Counter[str]:
+    """Photos of each class in the list, which `learn` reads."""
+    return Counter(entry.label for entry in listed_entries(folder / "taught-photos.csv")[0])
+
+
+def test_taught_photos_are_stored_if_wanted(serve: Serve, zoo: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    client = serve(zoo, photos=kept)
     contents = pngs(3, 5)
     files = named(*((f"../../{n}.png", c) for n, c in enumerate([*contents, contents[0]])))
+    files += named(("broken.png", b"no photo"))
     job = ended(client, client.post("/api/teach", files=files, data={"label": "../date"}))
     assert job["state"] == "done"
-    found = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
-    assert sorted(path.read_bytes() for path in found) == sorted(contents)
-    (folder,) = (tmp_path / "kept").iterdir()
-    assert {path.parent for path in found} == {folder}
-    assert re.fullmatch("_._date-[0-9a-f]{8}", folder.name)
-    assert {path.suffix for path in found} == {".png"}
+    assert stored(kept) == set(contents)
+    assert listed(kept) == {"../date": 5}
     # So that held-out photos can be tested again.
     assert "gone" not in taught(client, 4)["message"]
 
@@ -234,23 +248,6 @@ def test_without_a_folder_for_photos_held_out_ones_are_gone(serve: Serve, zoo: P
     assert re.search("held-out photos of earlier .* are missing", taught(client, 4)["message"])
 
 
-def test_stored_photos_of_two_classes_are_never_mixed(
-    serve: Serve, zoo: Path, tmp_path: Path
-) -> None:
-    """Folders of all three names would be called a_b."""
-    client = serve(zoo, photos=tmp_path / "kept")
-    for label, name in ((3, "a/b"), (4, "a_b"), (5, "a:b")):
-        taught(client, label, name)
-    folders = {path.name: path for path in (tmp_path / "kept").iterdir()}
-    assert len(folders) == 3
-    assert all(len(list(path.iterdir())) == 6 for path in folders.values())
-    assert {path.read_bytes() for path in folders["a_b"].iterdir()} == set(pngs(4, 6, seed=7))
-
-
-def classes_in(folder: Path) -> dict[str, int]:
-    return {path.name: len(list(path.iterdir())) for path in folder.iterdir()}
-
-
 def held_out(zoo: Path) -> list[Path]:
     """Paths of held-out photos of the current version that the server learned."""
     store = Store(zoo)
@@ -258,53 +255,72 @@ def held_out(zoo: Path) -> list[Path]:
     return [Path(path) for _, _, path, _ in rows if "/kept/" in path]
 
 
-def test_stored_photos_follow_edits_and_undo(serve: Serve, zoo: Path, tmp_path: Path) -> None:
+def test_stored_photos_have_the_classes_of_the_current_version(
+    serve: Serve, zoo: Path, tmp_path: Path
+) -> None:
     kept = tmp_path / "kept"
     client = serve(zoo, photos=kept)
     for label in (3, 4, 5):
         taught(client, label)
-    version = client.get("/api/state").json()["version"]
+    version, photos = client.get("/api/state").json()["version"], stored(kept)
     post(client, "/api/classes/rename", old="date", new=" palm ")
-    assert classes_in(kept) == {"palm": 6, "elm": 6, "fig": 6}
+    assert listed(kept) == {"palm": 6, "elm": 6, "fig": 6}
+    post(client, "/api/classes/merge", classes=["elm", "palm"], into="elm")
+    assert listed(kept) == {"elm": 12, "fig": 6}
+    post(client, "/api/undo", to=version)
+    assert listed(kept) == {"date": 6, "elm": 6, "fig": 6}
+    assert stored(kept) == photos
     assert len(held_out(zoo)) == 3
     assert all(path.exists() for path in held_out(zoo))
-    post(client, "/api/classes/merge", classes=["elm", "palm"], into="elm")
-    assert classes_in(kept) == {"elm": 12, "fig": 6}
-    assert all(path.exists() for path in held_out(zoo))
-    # Learned again they are of the same classes.
-    found = ContinualClassifier(tmp_path / "again", "nano").plan(kept, effort="instant")
-    assert set(found.new_classes) == {"elm", "fig"}
-    post(client, "/api/undo", to=version)
-    assert classes_in(kept) == {"date": 6, "elm": 6, "fig": 6}
-    assert all(path.exists() for path in held_out(zoo))
-    post(client, "/api/undo", to=version + 2)
-    assert classes_in(kept) == {"elm": 12, "fig": 6}
 
 
-def test_stored_photos_of_a_forgotten_class_are_deleted_but_no_other_files(
-    serve: Serve, zoo: Path, tmp_path: Path
+def killed_after_renaming(client: TestClient, zoo: Path) -> str:
+    ContinualClassifier.load(zoo, "nano").rename("date", "palm")  # a server would do more
+    return "palm"
+
+
+def killed_while_forgetting(client: TestClient, zoo: Path) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "commit", Mock(side_effect=RuntimeError))
+        assert client.post("/api/classes/forget", json={"name": "date"}).status_code == 503
+    return "date"
+
+
+def undone_and_renamed(client: TestClient, zoo: Path) -> str:
+    wait_for(client, teach(client, "date", pngs(3, 5, seed=8)))
+    post(client, "/api/undo")
+    post(client, "/api/classes/rename", old="date", new="palm")
+    return "palm"
+
+
+@pytest.mark.parametrize(
+    "events", [killed_after_renaming, killed_while_forgetting, undone_and_renamed]
+)
+def test_no_stored_photo_of_a_forgotten_class_is_left(
+    serve: Serve, zoo: Path, tmp_path: Path, events: Callable[[TestClient, Path], str]
 ) -> None:
     kept = tmp_path / "kept"
     client = serve(zoo, photos=kept)
-    taught(client, 3)
-    mine = kept / "date" / f"{'a' * 32}.png"  # named like a stored photo, but not by its content
-    mine.write_bytes(png(3))
-    assert "deleted: 6." in post(client, "/api/classes/forget", name="date")
-    assert classes_in(kept) == {"date": 1}
-    assert mine.exists()
-    assert "deleted" not in post(client, "/api/classes/forget", name="ash")
+    for label in (3, 4):
+        taught(client, label)
+    (kept / "mine.txt").touch()
+    post(client, "/api/classes/forget", name=events(client, zoo))
+    assert stored(kept) == set(pngs(4, 6, seed=7))
+    assert listed(kept) == {"elm": 6}
+    assert (kept / "mine.txt").exists()
 
 
-def test_an_edit_is_done_also_if_stored_photos_cannot_follow(
-    serve: Serve, zoo: Path, tmp_path: Path
+def test_a_class_is_not_forgotten_unless_its_stored_photos_are_deleted(
+    serve: Serve, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = serve(zoo, photos=tmp_path / "kept")
     taught(client, 3)
-    (tmp_path / "kept" / "palm").write_text("no folder")
-    text = post(client, "/api/classes/rename", old="date", new="palm")
-    assert "could not be moved" in text
-    assert str(tmp_path) not in text
-    assert len(list((tmp_path / "kept" / "date").iterdir())) == 6
+    with monkeypatch.context() as patch:
+        patch.setattr(photo_archive, "remove_file", Mock(side_effect=PermissionError))
+        refused = client.post("/api/classes/forget", json={"name": "date"})
+    assert "`date` cannot be deleted" in error_of(refused, 400)
+    assert "date" in [row["name"] for row in client.get("/api/classes").json()]
+    assert "deleted: 6." in post(client, "/api/classes/forget", name="date")
 
 
 # Classes, and what is refused. -------------------------------------------------------------------

@@ -43,7 +43,7 @@ def serve(
         port: Port to listen on; 0: any free one.
         read_only: Allow no teaching and no edits.
         keep_unsure: Keep unknown and unsure photos for review; the page can switch this off.
-        photos: Keep taught photos here, in class folders; default: do not keep them.
+        photos: Keep taught photos here, with a list of their classes; default: do not keep them.
         effort: Training effort: instant, quick, normal or best.
         no_report: Write no page about what a session changed.
         sure: Answers with a lower probability count as unsure.

@@ -167,27 +167,13 @@ class ContinualClassifier:
 
     # Editing. ------------------------------------------------------------------------------
 
-    def rename(self, old: str, new: str, moved: Mapping[str, str] | None = None) -> EditResult:
-        """Give a class another name, as a new version.
+    def rename(self, old: str, new: str) -> EditResult:
+        """Give a class another name, as a new version."""
+        return self._edit(lambda classes: rename_edit(classes, old, new))
 
-        Args:
-            moved: held-out photos that you move to the folder of the new name, old path to new.
-        """
-        return self._edit(lambda classes: rename_edit(classes, old, new), moved=moved)
-
-    def merge(
-        self,
-        classes: Sequence[str],
-        into: str,
-        quiet: bool = False,
-        moved: Mapping[str, str] | None = None,
-    ) -> EditResult:
-        """Make one class of several, as a new version. Their Gaussians stay next to each other.
-
-        Args:
-            moved: as of `rename`.
-        """
-        return self._edit(lambda known: merge_edit(known, classes, into), quiet, moved)
+    def merge(self, classes: Sequence[str], into: str, quiet: bool = False) -> EditResult:
+        """Make one class of several, as a new version. Their Gaussians stay next to each other."""
+        return self._edit(lambda known: merge_edit(known, classes, into), quiet)
 
     def forget(
         self,
@@ -195,6 +181,7 @@ class ContinualClassifier:
         quiet: bool = False,
         retrain: Any = None,
         rename: Mapping[str, str] | None = None,
+        before_commit: Callable[[], object] | None = None,
     ) -> EditResult:
         """Remove a class, as a new version, and report what cannot be removed.
 
@@ -205,6 +192,7 @@ class ContinualClassifier:
             retrain: photos of all other classes, in the forms of `learn`. They are learned from
                 nothing, so nothing of the class remains. `learn(resume=True)` resumes.
             rename: class names to change among these photos, as in `learn`.
+            before_commit: called once the class can be removed; if it raises, the class stays.
         """
         if rename and retrain is None:
             raise UserError("rename belongs to photos: give them too (retrain=…, `--retrain`).")
@@ -222,7 +210,7 @@ class ContinualClassifier:
             return EditResult(done.version.number, changes, (gone, earlier))
         # First: afterwards, a session without classes is gone.
         trained = self.store.tensors(self.store.version()).get("average", ())
-        result = self._edit(lambda _: edit, quiet)
+        result = self._edit(lambda _: edit, quiet, before_commit)
         remains = "Nothing of it remains: nothing was trained on it together with other classes."
         if len(trained):
             remains = (
@@ -237,13 +225,13 @@ class ContinualClassifier:
         self,
         make: Callable[[list[str]], Edit],
         quiet: bool = True,
-        moved: Mapping[str, str] | None = None,
+        before_commit: Callable[[], object] | None = None,
     ) -> EditResult:
         from hashprompt.photos.store.editor import apply_edit
 
         with self._changing_classes() as before:
             edit = make(before.info["classes"])
-            version = apply_edit(self.store, self.config(), edit, quiet, moved)
+            version = apply_edit(self.store, self.config(), edit, quiet, before_commit)
             return EditResult(version.number, changes_of(self.store, version, before))
 
     @contextmanager

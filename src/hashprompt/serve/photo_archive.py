@@ -1,54 +1,112 @@
-"""Taught photos that the user wants to keep (`--photos`), in class folders."""
+"""Taught photos that the user wants to keep (`--photos`), named by their content.
 
-import hashlib
+Only the classifier knows their classes (`photos.json`), so renames, merges and undo move nothing.
+"""
+
+import csv
+import io
+import logging
 import os
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from hashprompt.data.reading.images import SUFFIXES, file_digest
 from hashprompt.errors import UserError
 from hashprompt.photos.inputs.image_files import content_digest
-from hashprompt.photos.sorting.journal import folder_names
+from hashprompt.photos.store.store import Store
+from hashprompt.serve.http.monitoring import log
 from hashprompt.serve.http.uploads import Lesson
 from hashprompt.storage.files import (
-    LinkError,
     Target,
     explain_write_errors,
     inside,
     listed,
     place_file,
-    remove_ours,
+    reason_of,
+    remove_file,
+    remove_left_overs,
+    write_atomically,
 )
 
-DIGITS = 32  # of a photo's SHA-256, which are its name
-Moves = dict[str, str | None]  # kept photos, from path to path; None: they are removed
+LIST = "taught-photos.csv"
 
 
-def kept_paths(folder: Path, lesson: Lesson, names: dict[str, str]) -> dict[str, str]:
-    """Where to keep each photo of a lesson: in the folder of its class, named by its content.
+class PhotoArchive:
+    """The folder of stored photos.
 
     Args:
-        folder: of all class folders.
-        names: class of each label.
+        folder: None if photos are not stored.
+        store: of the classifier that learns them.
     """
-    paths = {}
-    for photo in lesson.photos:
-        suffix = Path(photo.name).suffix.lower()
-        digest = file_digest(inside(lesson.folder, *photo.path.split("/"))).hex()[:DIGITS]
-        name = digest + (suffix if suffix in SUFFIXES else SUFFIXES[0])
-        paths[photo.path] = str(_class_folder(folder, names[photo.label]) / name)
-    return paths
 
+    def __init__(self, folder: Path | None, store: Store) -> None:
+        self._folder, self._store = folder, store
+        self._listing = threading.Lock()
 
-def _class_folder(folder: Path, name: str) -> Target:
-    """Folder of a class: its name, or if file systems refuse that, a valid name with a mark.
+    def paths(self, lesson: Lesson) -> dict[str, str]:
+        """Where to keep each photo of a lesson."""
+        if self._folder is None:
+            return {}
+        paths = {}
+        for photo in lesson.photos:
+            suffix = Path(photo.name).suffix.lower()
+            digest = file_digest(inside(lesson.folder, *photo.path.split("/"))).hex()
+            name = digest + (suffix if suffix in SUFFIXES else SUFFIXES[0])
+            paths[photo.path] = str(inside(self._folder.resolve(), name))
+        return paths
 
-    The mark follows from the class name, so photos of a class always lie together.
-    """
-    (valid,) = folder_names([name])
-    mark = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return inside(folder.resolve(), valid if valid == name else f"{valid}-{mark}")
+    def delete(self, name: str) -> int:
+        """Delete the photos of a class, before it is forgotten; returns their number.
+
+        Raises:
+            UserError: if one cannot be deleted.
+        """
+        photos = self._stored(_photos_of(self._store, name)) if self._folder else []
+        try:
+            for photo in photos:
+                remove_file(photo)
+        except OSError as error:
+            raise UserError(
+                f"The stored photos of `{name}` cannot be deleted ({reason_of(error)}), so it is "
+                "not forgotten. Make their folder writable and repeat this."
+            ) from error
+        return len(photos)
+
+    def remove_unlearned(self, placed: Collection[str], version: int | None) -> None:
+        """Remove photos again, except those that were learned.
+
+        Args:
+            placed: their paths.
+            version: the one that has learned them; None if the session failed.
+        """
+        with suppress(UserError):  # the version is damaged
+            learned = self._store.photos(self._store.version(version)) if version else ()
+            take_away([path for path in placed if Path(path).stem not in learned])
+
+    def write_list(self) -> None:
+        """List the stored photos with their present classes, in a form that `learn` reads."""
+        if self._folder is None or self._store.is_new:
+            return
+        try:
+            with self._listing:
+                version = self._store.version()
+                classes, records = version.info["classes"], self._store.photos(version)
+                text = io.StringIO()
+                table = csv.writer(text)
+                table.writerow(("path", "label"))
+                for photo in self._stored(records):
+                    table.writerow((photo.name, classes[records[photo.stem].label]))
+                write_atomically(inside(self._folder, LIST), text.getvalue().encode())
+        except UserError as error:  # the next change writes it again
+            log("stored photos not listed", logging.WARNING, error=str(error))
+
+    def _stored(self, digests: Collection[str]) -> list[Target]:
+        """Which of some photos are stored."""
+        entries = listed(self._folder) if self._folder and self._folder.is_dir() else []
+        files = [Path(entry) for entry in entries if entry.is_file(follow_symlinks=False)]
+        return [inside(file.parent, file.name) for file in files if file.stem in digests]
 
 
 def new_ones(kept: Mapping[str, str]) -> tuple[str, ...]:
@@ -58,74 +116,52 @@ def new_ones(kept: Mapping[str, str]) -> tuple[str, ...]:
 
 def place_photos(folder: Target, kept: Mapping[str, str]) -> None:
     """Put photos, which lie below `folder`, where they are to be kept."""
+    _remove_left_overs(kept.values())
     for photo, path in kept.items():
-        _place(inside(folder, *photo.split("/")), path)
+        target = _checked(path)
+        if content_digest(target) != target.stem:  # else the same photo is there
+            with explain_write_errors(target):
+                place_file(inside(folder, *photo.split("/")), target)
 
 
-def take_away(placed: Iterable[str]) -> None:
-    """Remove photos again, and class folders that are empty then."""
-    for path in map(Path, placed):
-        with suppress(LinkError):  # a folder became a link: the photo is elsewhere
-            remove_ours(_checked(path.parent), [path.name])
+def take_away(placed: Collection[str]) -> None:
+    """Remove photos again."""
+    _remove_left_overs(placed)
+    for path in placed:
+        with suppress(UserError, OSError):  # a link took its place, say
+            remove_file(_checked(path))
 
 
-# Edits of the classes, and undo. -----------------------------------------------------------------
+def _remove_left_overs(paths: Collection[str]) -> None:
+    """Remove what a kill left while photos were placed at these paths."""
+    for folder in {Path(path).parent for path in paths}:
+        with suppress(OSError):  # there is no folder yet
+            remove_left_overs(folder, {Path(path).name for path in paths})
 
 
-def moved_by_edit(folder: Path, classes: Iterable[str], into: str | None) -> Moves:
-    """New paths of kept photos of classes that become one class, or are forgotten."""
-    home = _class_folder(folder, into) if into is not None else None
-    photos = [photo for name in classes for photo in _kept_photos(folder, name)]
-    return {str(p): str(home / p.name) if home else None for p in photos if p.parent != home}
+def _checked(path: str) -> Target:
+    """A path where no link has taken the place of the photo."""
+    return inside(Path(path).parent, Path(path).name)
 
 
-def moved_by_undo(folder: Path, before: Mapping[str, str], after: Mapping[str, str]) -> Moves:
-    """New paths of kept photos whose class has another name in the restored version.
+def _photos_of(store: Store, name: str) -> set[str]:
+    """SHA-256 of the photos of a class, with those of sessions that were undone.
 
-    Args:
-        before, after: class of each photo, by its SHA-256, in the version left and the restored.
+    A class of another version is the same if it has this name or one of its photos.
     """
-    new = {digest: after.get(digest, name) for digest, name in before.items()}
-    by_name = {digest[:DIGITS]: _class_folder(folder, name) for digest, name in new.items()}
-    changed = {name for digest, name in before.items() if new[digest] != name}
-    photos = [photo for name in changed for photo in _kept_photos(folder, name)]
-    homes = {photo: by_name.get(photo.stem, photo.parent) for photo in photos}
-    return {str(p): str(home / p.name) for p, home in homes.items() if home != p.parent}
+    current = _by_class(store, store.current())
+    found = set(current.pop(name))
+    for number in store.numbers():
+        with suppress(UserError):  # a damaged version
+            for other, photos in _by_class(store, number).items():
+                if other == name or not photos.isdisjoint(found):
+                    found |= photos
+    return found.difference(*current.values())
 
 
-def move_photos(moved: Moves) -> None:
-    """Move or remove photos; none is removed before all others have their new place.
-
-    Raises:
-        UserError: if one cannot be placed.
-    """
-    for old, new in moved.items():
-        if new is not None:
-            _place(Path(old), new)
-    take_away(moved)
-
-
-def _kept_photos(folder: Path, name: str) -> list[Target]:
-    """Kept photos of a class, without other files in the same folder."""
-    with suppress(LinkError, UserError):  # a link, or no such folder
-        place = _class_folder(folder, name)
-        files = [entry.name for entry in listed(place) if entry.is_file(follow_symlinks=False)]
-        return [inside(place, file) for file in files if _is_ours(place / file)]
-    return []
-
-
-def _is_ours(photo: Path) -> bool:
-    """Whether the name of a file follows from its content."""
-    return len(photo.stem) == DIGITS and content_digest(photo)[:DIGITS] == photo.stem
-
-
-def _place(source: Path, path: str) -> None:
-    target = _checked(Path(path))
-    if not _is_ours(target):  # else the same photo is there
-        with explain_write_errors(target):
-            place_file(source, target)
-
-
-def _checked(path: Path) -> Target:
-    """A path in the folder of photos, which no link may lead out of meanwhile."""
-    return inside(path.parent.parent, path.parent.name, path.name)
+def _by_class(store: Store, number: int) -> dict[str, set[str]]:
+    version = store.version(number)
+    photos: dict[str, set[str]] = {name: set() for name in version.info["classes"]}
+    for digest, record in store.photos(version).items():
+        photos[version.info["classes"][record.label]].add(digest)
+    return photos

@@ -14,6 +14,7 @@ from hashprompt.serve.http.monitoring import Metrics
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.jobs.jobs import Job, Jobs
 from hashprompt.serve.jobs.learning import Learning, LearnWorker
+from hashprompt.serve.photo_archive import PhotoArchive
 from hashprompt.serve.predict_queue import PredictQueue
 from hashprompt.serve.review_queue import ReviewQueue
 from hashprompt.serve.settings import ServeSettings
@@ -36,7 +37,8 @@ class Service:
         self.store = Store(settings.folder)
         self.predictions = PredictQueue(settings, self.metrics, self._is_to_keep, self._is_learning)
         self.private = PrivateFolder(settings.folder)
-        self.jobs = Jobs(self.private, settings.limits.kept_jobs)
+        self.archive = PhotoArchive(settings.photos, self.store)
+        self.jobs = Jobs(self.private, self.archive, settings.limits.kept_jobs)
         self.review = ReviewQueue(self.private, settings.limits.kept_photos)
         self.learning = Learning(settings, self.jobs, self._learned, worker or LearnWorker())
         self.planning = CapacityLimiter(1)  # a plan takes much memory
@@ -57,6 +59,7 @@ class Service:
             if not self.settings.read_only:
                 stack.enter_context(self.private.opened())
                 self.jobs.load()
+                self.archive.write_list()
                 self.review.load(self.settings.keep_unsure)
                 self.learning.start()
                 stack.callback(self.learning.stop)

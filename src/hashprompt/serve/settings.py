@@ -47,7 +47,7 @@ class ServeSettings:
         hosts: names of the server for browsers, in addition to its addresses.
         read_only: answer only; no teaching, no edits.
         keep_unsure: store unsure photos; None: as before.
-        photos: folder for taught photos, in class folders; None: they are not stored.
+        photos: folder for taught photos; None: they are not stored.
         effort: training effort, unless a request names one.
         reports: write a report after each session, with pictures of confused photos.
         sure: an answer with a lower probability is unsure.

@@ -1,7 +1,7 @@
 """Edit what a classifier knows: forget, merge and rename classes, each as a new version."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 from hashprompt.engine.trainer import Trainer
@@ -23,7 +23,7 @@ def apply_edit(
     config: ClassifierConfig,
     edit: Edit,
     quiet: bool,
-    moved: Mapping[str, str] | None = None,
+    before_commit: Callable[[], object] | None = None,
 ) -> Version:
     """Make the edited version of the current one, and commit it.
 
@@ -31,7 +31,7 @@ def apply_edit(
     `unknown` and accuracies are those of the new classes.
 
     Args:
-        moved: held-out photos that will be moved, old path to new.
+        before_commit: called when all else is done.
     """
     started = time.perf_counter()
     version = store.version()
@@ -50,9 +50,9 @@ def apply_edit(
         tensors = method.state_dict()
         tested, records = _test(trainer, config, edit, photos, records, new)
         new |= {**tested, "sizes": method.sizes()}
-    moved = moved or {}
-    records = {d: row._replace(path=moved.get(row.path, row.path)) for d, row in records.items()}
     new["total_seconds"] = round(time.perf_counter() - started, 2)
+    if before_commit:
+        before_commit()
     return store.commit(config.header(), new, tensors, records)
 
 

@@ -15,7 +15,7 @@ from hashprompt.photos.session import Effort
 from hashprompt.serve.http.monitoring import log
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.http.uploads import PHOTOS, Lesson
-from hashprompt.serve.photo_archive import new_ones, place_photos, take_away
+from hashprompt.serve.photo_archive import PhotoArchive, new_ones, place_photos
 from hashprompt.serve.review_queue import PHOTO_ID
 from hashprompt.serve.state_dir import PrivateFolder
 from hashprompt.storage.files import Target, inside, remove_file, remove_new, rename, sync_folder
@@ -79,11 +79,12 @@ class Jobs:
 
     Args:
         private: where they are kept.
+        archive: where their photos are kept longer.
         most: ended ones that are kept.
     """
 
-    def __init__(self, private: PrivateFolder, most: int) -> None:
-        self._private, self._most = private, most
+    def __init__(self, private: PrivateFolder, archive: PhotoArchive, most: int) -> None:
+        self._private, self._archive, self._most = private, archive, most
         self._lock = threading.RLock()
         self._jobs: dict[str, Job] = {}
         self.changed = threading.Event()  # something may have to be run
@@ -207,12 +208,12 @@ class Jobs:
         return inside(self._private.job(name), FILE)
 
     def _emptied(self, job: Job) -> Job:
-        """Photos of an ended job go; if it did not learn them, also from where they were kept."""
+        """Photos of an ended job go; those that it did not learn, also from where they are kept."""
         remove_new(inside(self.folder(job), PHOTOS))
         remove_file(self.source(job))
         if job.kept:
-            if job.state != "done":
-                take_away(job.placed or ())
+            self._archive.remove_unlearned(job.placed or (), job.version)
+            self._archive.write_list()
             job = job.model_copy(update={"kept": {}, "placed": None})
             write_json(self._file(job.id), job.model_dump())  # never twice: others may come there
         return job

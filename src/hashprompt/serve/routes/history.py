@@ -1,22 +1,16 @@
 """Versions, undo and reports; and classes: rename, merge, forget."""
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
-from hashprompt.errors import UserError
 from hashprompt.photos import ContinualClassifier
-from hashprompt.photos.inputs.names import check_new_name
 from hashprompt.photos.report.changes import history_of, percent, undone_versions
 from hashprompt.photos.results import EditResult
-from hashprompt.photos.store.store import Store
-from hashprompt.serve.http.monitoring import log
 from hashprompt.serve.http.problems import Refusal
-from hashprompt.serve.photo_archive import Moves, move_photos, moved_by_edit, moved_by_undo
 from hashprompt.serve.predict_queue import NOTHING_LEARNED
 from hashprompt.serve.routes.models import Label, Strict
 from hashprompt.serve.service import Service, ServiceOf
@@ -62,22 +56,9 @@ def history(service: ServiceOf) -> list[dict[str, Any]]:
 def undo(body: UndoIn, service: ServiceOf) -> dict[str, Any]:
     """Restore the version before the last session or edit, or any other version."""
     _refuse_while_learning(service)
-    store, photos = service.store, service.settings.photos
-    before = _class_of_photos(store) if photos else {}
-    version = store.go_to(body.to)
-    moved = moved_by_undo(photos, before, _class_of_photos(store)) if photos else {}
-    text = f"Version {version.number} is in use now."
-    return {"version": version.number, "text": "\n".join([text, *_moved(moved)])}
-
-
-def _class_of_photos(store: Store) -> dict[str, str]:
-    """Class of each photo of the current version, by SHA-256; empty if the version is damaged."""
-    try:
-        version = store.version()
-        rows = store.photos(version)
-        return {digest: version.info["classes"][row[0]] for digest, row in rows.items()}
-    except UserError:
-        return {}
+    version = service.store.go_to(body.to)
+    service.archive.write_list()
+    return {"version": version.number, "text": f"Version {version.number} is in use now."}
 
 
 @router.get("/api/reports/{version}", response_class=HTMLResponse)
@@ -117,55 +98,40 @@ def classes(service: ServiceOf) -> list[dict[str, Any]]:
 @router.post("/api/classes/rename", tags=["classes"])
 def rename(body: RenameIn, service: ServiceOf) -> dict[str, Any]:
     """Rename a class."""
-    old, new = body.old, body.new
-    return _edited(service, [old], new, lambda own, moved: own.rename(old, new, moved))
+    return _edited(service, lambda own: own.rename(body.old, body.new))
 
 
 @router.post("/api/classes/merge", tags=["classes"])
 def merge(body: MergeIn, service: ServiceOf) -> dict[str, Any]:
     """Merge several classes into one."""
-    merged, into = body.classes, body.into
-    return _edited(service, merged, into, lambda own, moved: own.merge(merged, into, True, moved))
+    return _edited(service, lambda own: own.merge(body.classes, body.into, quiet=True))
 
 
 @router.post("/api/classes/forget", tags=["classes"])
 def forget(body: ForgetIn, service: ServiceOf) -> dict[str, Any]:
-    """Remove a class, and report what cannot be removed."""
-    return _edited(service, [body.name], None, lambda own, _: own.forget(body.name, True))
+    """Remove a class with its stored photos, and report what cannot be removed."""
+    deleted = 0
+
+    def delete_photos() -> None:
+        nonlocal deleted
+        deleted = service.archive.delete(body.name)
+
+    done = _edited(
+        service, lambda own: own.forget(body.name, quiet=True, before_commit=delete_photos)
+    )
+    if deleted:
+        done["text"] += f"\nStored photos of this class, deleted: {deleted}."
+    return done
 
 
-def _edited(
-    service: Service,
-    classes: Sequence[str],
-    into: str | None,
-    edit: Callable[[ContinualClassifier, Mapping[str, str]], EditResult],
-) -> dict[str, Any]:
-    """Carry out an edit, then move kept photos accordingly.
-
-    Args:
-        into: new name of the classes; None if they are forgotten.
-        edit: gets new paths of held-out photos.
-    """
+def _edited(service: Service, edit: Callable[[ContinualClassifier], EditResult]) -> dict[str, Any]:
     _refuse_while_learning(service)
     service.refuse_unfinished()
-    settings, photos = service.settings, service.settings.photos
-    new = check_new_name(into, []) if into is not None else None
-    moved = moved_by_edit(photos, classes, new) if photos else {}
+    settings = service.settings
     # A classifier of its own, so that answers meanwhile are not disturbed.
-    classifier = ContinualClassifier.load(settings.folder, settings.backbone)
-    done = edit(classifier, {old: path for old, path in moved.items() if path})
-    return {"version": done.version, "text": "\n".join([done.text(), *_moved(moved)])}
-
-
-def _moved(photos: Moves) -> list[str]:
-    """Move or remove kept photos; returns what to report of that."""
-    try:
-        move_photos(photos)
-    except UserError as error:
-        log("kept photos not moved", logging.WARNING, error=str(error))
-        return ["The stored photos could not be moved to the folder of the new class."]
-    removed = sum(path is None for path in photos.values())
-    return [f"Stored photos of this class, deleted: {removed}."] if removed else []
+    done = edit(ContinualClassifier.load(settings.folder, settings.backbone))
+    service.archive.write_list()
+    return {"version": done.version, "text": done.text()}
 
 
 def _refuse_while_learning(service: Service) -> None:

@@ -17,7 +17,6 @@ from hashprompt.photos.session import drop
 from hashprompt.serve.http.problems import Refusal
 from hashprompt.serve.http.uploads import Lesson, LessonForm, LessonReader
 from hashprompt.serve.jobs.jobs import Job
-from hashprompt.serve.photo_archive import kept_paths
 from hashprompt.serve.routes.models import PhotoForm, documented
 from hashprompt.serve.service import Service, ServiceOf
 from hashprompt.storage.files import Target, remove_new
@@ -60,8 +59,8 @@ def upload_folder(service: Service, request: Request) -> Iterator[Target]:
 def begin(service: Service, lesson: Lesson, asked: tuple[str, ...] = ()) -> Job:
     """Make a job of a lesson; `asked` are its photos from the review queue."""
     service.refuse_unfinished()
-    names, archive = _resolved(service, lesson), service.settings.photos
-    kept = kept_paths(archive, lesson, names) if archive else {}
+    _resolved(service, lesson)  # refuses names that are not clear
+    kept = service.archive.paths(lesson)
     how: dict[str, Any] = {"effort": lesson.effort, "rename": lesson.rename, "asked": asked}
     return service.jobs.add(lesson, kept, **how)
 

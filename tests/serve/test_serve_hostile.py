@@ -48,6 +48,13 @@ def lying(content: bytes, size: int) -> bytes:
     return bytes(packed)
 
 
+def encrypted() -> bytes:
+    packed = bytearray(zipped({"ash/a.png": png()}))
+    for signature, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        packed[packed.index(signature) + place] |= 1
+    return bytes(packed)
+
+
 BAD_ZIPS = {
     "slip": special("../../slip.png", png()),
     "absolute": special("/tmp/slip.png", png()),
@@ -57,12 +64,12 @@ BAD_ZIPS = {
     "device": special("ash/device.png", b"", 0o020666),
     "deep": special("/".join(["a"] * 60) + "/x.png", png()),
     "strange packing": special("ash/x.png", png(), 0, zipfile.ZIP_BZIP2),
+    "encrypted": encrypted(),
     "bomb": zipped({"ash/a.png": bytes(100_000_000)}),
     "many bombs": zipped({f"ash/{n}.png": bytes(150_000) for n in range(30)}),
     "many members": zipped({f"ash/{n}.png": b"x" for n in range(60)}),
     "many folders": zipped({f"{n}/": b"" for n in range(60)}),
     "says less": lying(png() * 9, 10),
-    "says more": lying(png(), 100_000),
     "says the most": lying(png(), 2**32 - 1),
     "cut off": zipped({"ash/a.png": png()})[:-30],
     "no zip": b"PK\x03\x04" + bytes(500),

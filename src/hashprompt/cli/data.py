@@ -50,7 +50,7 @@ def fetch(name: Annotated[str, typer.Argument(metavar="NAME")], root: Root = Non
     Args:
         name: A data set; see `hashprompt data list`.
     """
-    from hashprompt.data.fetching.fetch import fetch as fetch_set
+    from hashprompt.data.fetch import fetch as fetch_set
     from hashprompt.data.sets.base import SETS
     from hashprompt.options import unknown
     from hashprompt.ui.progress import download_bars

@@ -13,12 +13,12 @@ from pydantic import BaseModel, Field, Json, StringConstraints, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from hashprompt.data.fetching.archives import BROKEN, ArchiveError, zip_files
 from hashprompt.data.reading.images import looks_like_image
 from hashprompt.errors import shortened
 from hashprompt.photos.session import Effort
 from hashprompt.serve.http.forms import WRONG_FORM, FormReader, Write, is_zip
 from hashprompt.serve.http.problems import Refusal, too_large
+from hashprompt.serve.http.zips import BROKEN, ZipError, zip_files
 from hashprompt.serve.settings import ServeSettings
 from hashprompt.storage.files import (
     Target,
@@ -175,7 +175,7 @@ class LessonReader:
         try:
             with open_file(packed) as file:
                 self._unpack_photos(file)
-        except ArchiveError as error:
+        except ZipError as error:
             raise Refusal(400, f"The .zip file is not unpacked: {shortened(error)}.") from error
         except BROKEN as error:
             reason = shortened(error) or "it is broken"

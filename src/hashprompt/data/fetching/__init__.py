@@ -1,1 +1,0 @@
-"""Files from the internet: downloaded, verified, unpacked."""

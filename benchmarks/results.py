@@ -9,6 +9,7 @@ A page holds `<!-- table: SOURCE WHAT -->`, the table, and `<!-- end of table --
     table: GRID COLUMN, COLUMN …              all rows of benchmarks/grids/GRID.yaml
     table: GRID COLUMN … of ROW; ROW …        some rows, in this order
     table: paper T7, T8 at nano by FAA        tables of the paper at some scales, some metrics
+    table: GRID rates                         learning rates that its `tune` section tried
     table: family photos and glyphs           all systems on two streams
     table: claims verdicts                    verdicts on the claims of the paper
     table: FILE seconds                       accuracy and seconds of own photos (instant.py)
@@ -23,6 +24,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -38,11 +40,11 @@ from hashprompt.paper.results import Results
 from hashprompt.report.compare import Comparison, compare
 from hashprompt.report.compare_figures import cost_figure
 from hashprompt.report.figures import PALETTE, figure_of, new_axes, render
-from hashprompt.report.ledger import PACKED, Ledger, read_pack, write_pack
+from hashprompt.report.ledger import PACKED, Ledger, read_pack, read_results, write_pack
 from hashprompt.report.measures import MEASURES, Measure, evaluation
 from hashprompt.storage.files import inside
-from hashprompt.sweeps.folder import SweepFolder
-from hashprompt.sweeps.grid import GridRun, read_grid
+from hashprompt.sweeps.grid import Grid, GridRun, read_grid
+from hashprompt.sweeps.tuning import POWERS, rates_table, trial_runs
 from hashprompt.texts import markdown_text
 
 HERE = Path(__file__).parent
@@ -91,9 +93,24 @@ def stored(file: str) -> Any:
     return json.loads((DOCS / "results" / f"{file}.json").read_text())
 
 
-def runs_of(grid: str) -> list[GridRun]:
-    values = read_yaml_file(HERE / "grids" / f"{grid}.yaml", "methods: hash")
-    return read_grid(values).runs(files_needed=False)
+def grid_of(name: str) -> Grid:
+    return read_grid(read_yaml_file(HERE / "grids" / f"{name}.yaml", "methods: hash"))
+
+
+def runs_of(name: str) -> list[GridRun]:
+    return grid_of(name).runs(files_needed=False)
+
+
+def trials_of(name: str) -> list[GridRun]:
+    """All runs that may choose the rates of a grid."""
+    grid = grid_of(name)
+    tuned = product(grid.tune.rates if grid.tune else (), POWERS)
+    return [run for row, power in tuned for run in trial_runs(grid, row, power, files_needed=False)]
+
+
+def tuned_rates(name: str, what: str) -> str:
+    """Rates that were tried for the rows of a grid."""
+    return rates_table(grid_of(name), Ledger(LEDGER).find).to_markdown()
 
 
 def results_of(grid: str) -> dict[str, list[Result]]:
@@ -265,6 +282,7 @@ TABLES: dict[str, Callable[[str, str], str]] = {
     "seconds": seconds_table,
     "learns": learns_table,
     "rules": rules_table,
+    "rates": tuned_rates,
     "verdicts": verdicts,
     "photos and glyphs": family,
 }
@@ -283,14 +301,14 @@ def renewed(page: str) -> str:
 
 def add(sweeps: list[Path]) -> None:
     """Pack finished runs of sweeps by their grid, or by their scale of the paper."""
-    grid_of = {r.digest: f.stem for f in (HERE / "grids").glob("*.yaml") for r in runs_of(f.stem)}
+    grids = [file.stem for file in (HERE / "grids").glob("*.yaml")]
+    packs = {run.digest: f"{grid}-rates" for grid in grids for run in trials_of(grid)}
+    packs |= {run.digest: grid for grid in grids for run in runs_of(grid)}
     new: dict[str, dict[str, Result]] = {}
-    for folder in map(SweepFolder, sweeps):
-        for run in folder.read_runs():
-            if entry := folder.ledger.find(run.plan):
-                is_nano = run.plan.backbone == "nano"
-                name = grid_of.get(run.digest, "paper-nano" if is_nano else "paper-mini")
-                new.setdefault(name, {})[run.digest] = entry
+    for place, entry in read_results(sweeps):
+        scale = "nano" if entry["config"]["backbone"] == "nano" else "mini"
+        name = packs.get(place.stem, f"paper-{scale}")
+        new.setdefault(name, {})[place.stem] = entry
     for name, entries in new.items():
         file = inside(LEDGER, name + PACKED)
         write_pack(file, {**(read_pack(file) if file.is_file() else {}), **entries})

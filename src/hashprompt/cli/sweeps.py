@@ -1,5 +1,6 @@
 """`hashprompt sweep`: grids of runs."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +34,7 @@ def sweep(
     address: Address = None,
     cpus: Cpus = None,
     gpus: Gpus = None,
+    tune: bool = False,
     plan: PlanOnly = False,
     log: LogTo = None,
     quiet: Quiet = False,
@@ -54,7 +56,9 @@ def sweep(
         only: Run only this row; may be repeated.
         stream: Replaces the streams of the grid.
         backbone: Replaces the backbones of the grid.
+        tune: Choose the rates of the rows on held-out images, as the grid's section `tune` says.
     """
+    from hashprompt.sweeps import tuning
     from hashprompt.sweeps.runner import Sweep, run_sweep
 
     if grid == "status":
@@ -70,14 +74,22 @@ def sweep(
     values = read_yaml_file(Path(grid), "methods: [hash, hide]")
     instead = {"streams": stream, "backbones": backbone}
     values |= {name: value for name, value in instead.items() if value is not None}
-    runs = read_grid(values).runs(only or ())
+    table = read_grid(values)
     chosen = make_engine(engine, workers, retries, address=address, cpus=cpus, gpus=gpus)
+    execute = partial(run_sweep, out=out, engine=chosen, quiet=quiet, log=log or ())
+    runs = tuning.first_runs(table, only or ()) if tune else table.runs(only or ())
     if plan or not quiet:
         from hashprompt.sweeps.estimate import estimate
 
-        print_text(estimate(runs, out, chosen.workers))
-    if not plan:
-        show(run_sweep(runs, out, chosen, quiet, log or ()), ended=True)
+        print_text(("First three trials: " if tune else "") + estimate(runs, out, chosen.workers))
+    if plan:
+        return
+    if tune:
+        found = tuning.tune(table, only or (), execute)
+        console.print(tuning.rates_table(table, found.folder.ledger.find).to_rich())
+        show(found, ended=True)
+    else:
+        show(execute(runs), ended=True)
 
 
 def show(found: "Sweep", ended: bool = False) -> None:

@@ -44,6 +44,22 @@ class RowSpec(Options):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
+class Tuning(Options):
+    """The choice of learning rates on held-out training images; see `sweeps/tuning.py`.
+
+    Args:
+        rates: row -> the options to choose, with the values of the first trial.
+        trials: number of trials of every row.
+        seeds: as in a grid, with class orders that the grid itself does not use.
+        options: options of all trials: `holdout`.
+    """
+
+    rates: dict[str, dict[str, float]] = Field(min_length=1)
+    trials: int = Field(5, ge=3)
+    seeds: Seeds
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
 class Grid(Options):
     """A grid of runs. A list may also be a single value.
 
@@ -58,6 +74,7 @@ class Grid(Options):
         options_if_known: options of the runs that have them.
         evaluate: further evaluations of the finished model: name -> options of prediction.
         vary: option -> values; each combination is a row.
+        tune: how rates are chosen.
     """
 
     methods: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
@@ -70,6 +87,7 @@ class Grid(Options):
     options_if_known: dict[str, Any] = Field(default_factory=dict)
     evaluate: dict[str, dict[str, Any]] = Field(default_factory=dict)
     vary: dict[str, list[Any]] = Field(default_factory=dict)
+    tune: Tuning | None = None
 
     def all_rows(self) -> dict[str, RowSpec]:
         """Rows by name, with the options that vary."""

@@ -72,7 +72,7 @@ def test_several_comparisons(verdicts: list[Verdict], together: Verdict) -> None
 
 def by_row(values: dict[str, float]) -> Callable[[str, int], float]:
     """FAA of rows of T5: the same gap in every seed, and seeds that differ by ten points."""
-    return lambda row, seed: values[row.removeprefix("T5 ")] + 10 * seed
+    return lambda row, seed: values.get(row.removeprefix("T5 "), 0) + 10 * seed
 
 
 FAA = {"MoE": 50.0, "MoE + HDR": 53.0, "MoE + HGM": 52.0, "MoE + HDR + HGM": 51.0}

@@ -15,13 +15,14 @@ def test_all_tables_are_there_and_every_cell_has_a_value() -> None:
     assert [f"T{n}" for n in range(1, 15)] == TABLES
     for name in TABLES:
         table = find_experiment(name)
-        assert all(len(row.paper) == len(table.columns) for row in table.rows), name
+        for row in table.rows:
+            assert (len(row.paper) == len(table.columns)) != bool(row.reading_of), row.name
     # 10·6 + 7·4 + 7·4 + 14 + 4·4 + 5·4 + 4·4 + 5·4 + 6·2 + 5·2 + 28·6 + 4·4 + 4·4 + 3·4
     assert sum(len(row.paper) for name in TABLES for row in find_experiment(name).rows) == 436
 
 
 def test_the_values_are_those_that_were_compared_with_the_source() -> None:
-    values = [[row.paper for row in find_experiment(name).rows] for name in TABLES]
+    values = [[row.paper for row in find_experiment(name).rows if row.paper] for name in TABLES]
     assert hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16] == "4dcbf616a92ec94e"
 
 

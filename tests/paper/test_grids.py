@@ -148,3 +148,45 @@ def test_one_test_set_is_evaluated_once_after_each_task() -> None:
     cost = cost_of(core, task_sizes(core))
     train = 119_894 // 8 * 8
     assert (cost.trained, cost.tested) == (5 * train, train + 2 * 8 * 44_972)
+
+
+SUPERVISED = {"CIFAR-100": (50, "step", 0.1), "ImageNet-R": (150, "cosine", 0.5)}
+SELF_SUPERVISED = {"CIFAR-100": (20, "step", 0.1), "ImageNet-R": (50, "constant", 0.5)}
+# Of NoRGa: gate, learning rate and epochs of classifier alignment, its rate in task inference.
+NORGA = {
+    ("CIFAR-100", "sup21k"): ("sigmoid", 0.05, 80, 0.005),
+    ("CIFAR-100", "ibot21k"): ("tanh", 0.005, 80, 0.05),
+    ("CIFAR-100", "ibot1k"): ("tanh", 0.005, 80, 0.05),
+    ("CIFAR-100", "dino1k"): ("tanh", 0.005, 80, 0.05),
+    ("CIFAR-100", "moco1k"): ("gelu", 0.005, 80, 0.05),
+    ("ImageNet-R", "sup21k"): ("sigmoid", 0.005, 30, 0.005),
+    ("ImageNet-R", "ibot21k"): ("tanh", 0.005, 30, 0.005),
+    ("ImageNet-R", "ibot1k"): ("sigmoid", 0.005, 80, 0.005),
+    ("ImageNet-R", "dino1k"): ("tanh", 0.005, 30, 0.005),
+    ("ImageNet-R", "moco1k"): ("gelu", 0.005, 30, 0.005),
+}
+
+
+@pytest.mark.parametrize(("data_set", "backbone"), NORGA)
+def test_settings_of_other_pre_trainings_are_those_of_the_public_scripts(
+    data_set: str, backbone: str
+) -> None:
+    table = "T1" if backbone == "sup21k" else "T11"
+    stream = scale_table().sets[data_set].stream
+    found = {
+        run.plan.method: run.plan.method_config
+        for run in runs_of([table], FULL)
+        if (run.plan.stream, run.plan.backbone, run.plan.seed) == (stream, backbone, 0)
+    }
+    expected = (SUPERVISED if backbone == "sup21k" else SELF_SUPERVISED)[data_set]
+    for method in ("hash", "hide", "norga"):
+        config = found[method]
+        assert (config.epochs, config.schedule, config.contrastive) == expected
+        momentum = 0.1 if expected[0] == 20 else 0.01
+        assert getattr(config, "momentum", momentum) == momentum
+    norga = found["norga"]
+    of_norga = (norga.gate, norga.align_lr, norga.align_epochs, norga.tii_align_lr)
+    assert of_norga == NORGA[data_set, backbone]
+    for method in ("l2p", "dualprompt"):  # one setting for all weights
+        plan = make_plan(method, stream, "sup21k")
+        assert found[method] == plan.method_config

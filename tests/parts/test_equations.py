@@ -168,9 +168,16 @@ def test_penalties_stepwise_logarithmic_polynomial(kind: Any) -> None:
     close(found, 0.4 * tensor([PENALTIES[kind]]))
 
 
-def test_a_penalty_of_raw_counts() -> None:
-    config = HashConfig(penalty="logarithmic", delta=1, history_scale="raw")
-    close(penalty(COUNTS, config), tensor([[math.log(11), 0, math.log(21), math.log(3)]]))
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"penalty": "logarithmic"}, [math.log(11), 0, math.log(21), math.log(3)]),
+        ({"penalty": "polynomial", "penalty_exponent": 2}, [100, 0, 400, 4]),
+    ],
+)
+def test_printed_penalties_have_raw_counts_and_no_delta(options: Any, expected: Any) -> None:
+    config = HashConfig(delta=0.4, history_scale="printed", **options)
+    close(penalty(COUNTS, config), tensor([expected]))
 
 
 @pytest.mark.parametrize("kind", FACTORS)

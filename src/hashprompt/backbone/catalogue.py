@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from hashprompt.errors import UserError
@@ -23,6 +24,7 @@ class Checkpoint:
         suffix: of the file; it is stored as NAME.SUFFIX.
         normalize: pixel statistics of its training, a key of ``STATISTICS``.
         architecture: timm's name.
+        pretraining: presets have values for each.
     """
 
     summary: str
@@ -31,6 +33,7 @@ class Checkpoint:
     suffix: str = ".pth"
     normalize: str = "imagenet"
     architecture: str = "vit_base_patch16_224"
+    pretraining: Literal["supervised", "self-supervised"] = "self-supervised"
 
 
 _IBOT = "https://lf3-nlp-opensource.bytetos.com/obj/nlp-opensource/archive/2022/ibot"
@@ -43,6 +46,7 @@ CATALOGUE: dict[str, Checkpoint] = {
         megabytes=413,
         suffix=".npz",
         normalize="half",
+        pretraining="supervised",
     ),
     "ibot21k": Checkpoint(
         "ViT-B/16, iBOT on ImageNet-21k, teacher",

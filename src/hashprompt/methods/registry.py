@@ -15,6 +15,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hashprompt.backbone.catalogue import CATALOGUE
 from hashprompt.errors import UserError, shortened
 from hashprompt.methods.config import MethodConfig, MethodInfo
 from hashprompt.options import unknown
@@ -159,9 +160,10 @@ def build_method(name: str, config: MethodConfig, backbone: "Backbone") -> "Meth
 
 @cache
 def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Named sets of options of a method: preset -> benchmark (or `default`) -> options.
+    """Named sets of options of a method: preset -> section -> options.
 
-    They are in `METHOD/presets.yaml`, with the source of each value next to it.
+    A section is `default`, a benchmark, or both with a pre-training: `split-cifar100@dino1k`,
+    `split-cifar100@self-supervised`. Files `METHOD/presets.yaml` name the source of each value.
     """
     file = files("hashprompt.methods") / method.replace("-", "_") / "presets.yaml"
     if not file.is_file():
@@ -169,7 +171,7 @@ def presets(method: str) -> dict[str, dict[str, dict[str, Any]]]:
     import yaml  # not for names alone
 
     return {
-        preset: {benchmark: options or {} for benchmark, options in (sections or {}).items()}
+        preset: {section: options or {} for section, options in (sections or {}).items()}
         for preset, sections in yaml.safe_load(file.read_text()).items()
     }
 
@@ -179,8 +181,11 @@ def default_preset(method: str) -> str:
     return "paper" if "paper" in presets(method) else "default"
 
 
-def preset_options(method: str, preset: str, benchmark: str) -> dict[str, Any]:
-    """The options of a preset for a benchmark; `paper/split-cub200` names both."""
+def preset_options(method: str, preset: str, benchmark: str, backbone: str = "") -> dict[str, Any]:
+    """The options of a preset for a benchmark and pre-trained weights.
+
+    A preset can name both: `paper/split-cub200`, `paper/split-cifar100@dino1k`.
+    """
     known = presets(method)
     preset, _, named = preset.partition("/")
     if preset not in known:
@@ -193,4 +198,8 @@ def preset_options(method: str, preset: str, benchmark: str) -> dict[str, Any]:
     sections = known[preset]
     if named and named not in sections:
         raise UserError(unknown(f"benchmark of preset {preset} of {method}", named, sections))
-    return {**sections.get("default", {}), **sections.get(named or benchmark, {})}
+    benchmark, _, weights = (named or f"{benchmark}@{backbone}").partition("@")
+    known_weights = CATALOGUE.get(weights)
+    kinds = (known_weights.pretraining if known_weights else "", weights)
+    names = ["default", benchmark, *(f"{benchmark}@{kind}" for kind in kinds)]
+    return {k: v for name in names for k, v in sections.get(name, {}).items()}

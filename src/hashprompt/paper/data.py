@@ -41,6 +41,7 @@ class PaperRow(RowSpec):
         backbone: weights at scale full.
         at: options of one scale.
         paper: values of the paper: mean, or mean and deviation.
+        reading_of: the row that this is another reading of; the paper has one value for both.
         series: line in a figure.
         x: position on that line.
     """
@@ -50,6 +51,7 @@ class PaperRow(RowSpec):
     backbone: str = "sup21k"
     at: ByScale = Field(default_factory=dict)
     paper: list[float | tuple[float, float]] = Field(default_factory=list)
+    reading_of: str = ""
     series: str = ""
     x: float | None = None
 
@@ -107,9 +109,10 @@ class Experiment(Options):
 
     def value(self, row: PaperRow, column: Column) -> Stat | None:
         """The value in the paper, if there is one."""
-        if not row.paper:
+        values = self.row(row.reading_of or row.name).paper
+        if not values:
             return None
-        found = row.paper[self.columns.index(column)]
+        found = values[self.columns.index(column)]
         return Stat(*found) if isinstance(found, tuple) else Stat(found)
 
     def marks_on(self, row: PaperRow, column: Column) -> list[str]:

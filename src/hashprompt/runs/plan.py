@@ -120,7 +120,7 @@ def make_plan(
     preset = preset or default_preset(method)
     # Other splits of the same images share presets.
     about = "embedded" if stream in EMBEDDED else stream.removesuffix("-lamda")
-    chosen = {**preset_options(method, preset, about), **(options or {})}
+    chosen = {**preset_options(method, preset, about, backbone), **(options or {})}
     of_method, of_stream, of_run = split_options(chosen, config, StreamOptions, RunOptions)
     weights = with_full_file(backbone) if files_needed else backbone
     names = (method, preset, with_full_path(stream), weights, seed)

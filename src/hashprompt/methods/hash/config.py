@@ -38,7 +38,8 @@ class HashConfig(PromptConfig):
             gradient with plain SGD
         protected: k_A, size of A_t, the most-used experts
         history: A_t fixed while a task is trained, or updated in every step
-        history_scale: smooth ψ and γ use counts scaled to mean 1, or raw counts
+        history_scale: smooth ψ and γ use counts of mean 1, and ψ a factor δ; or raw counts and
+            no δ, as printed
         mask_inactive: freeze experts that no image of a batch chose; else Adam's momentum
             moves them
     """
@@ -73,7 +74,7 @@ class HashConfig(PromptConfig):
     hgm_mode: Literal["update", "grad", "sgd"] = "update"
     protected: kinds.Count = 2
     history: Literal["task", "step"] = "task"
-    history_scale: Literal["normalised", "raw"] = "normalised"
+    history_scale: Literal["normalised", "printed"] = "normalised"
     mask_inactive: bool = False
 
     @model_validator(mode="after")

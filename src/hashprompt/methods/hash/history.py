@@ -45,10 +45,12 @@ def most_used(counts: Tensor, size: int) -> Tensor:
     return mask & (counts > 0)
 
 
-def relative(counts: Tensor, raw: bool) -> Tensor:
-    """h: counts with mean 1 over the experts, or as they are. Raw counts saturate every ψ, γ."""
+def scaled(counts: Tensor, config: HashConfig) -> Tensor:
+    """h: counts with mean 1 over the experts, or as they are, which saturates every ψ and γ."""
     h = counts.float()
-    return h if raw else h * h.shape[-1] / h.sum(-1, keepdim=True).clamp(min=1)
+    if config.history_scale == "printed":
+        return h
+    return h * h.shape[-1] / h.sum(-1, keepdim=True).clamp(min=1)
 
 
 def penalty(counts: Tensor, config: HashConfig) -> Tensor:
@@ -57,9 +59,9 @@ def penalty(counts: Tensor, config: HashConfig) -> Tensor:
         return torch.zeros_like(counts, dtype=torch.float32)
     if config.penalty == "stepwise":
         return config.delta * most_used(counts, config.protected)
-    h = relative(counts, config.history_scale == "raw")
-    is_log = config.penalty == "logarithmic"
-    return config.delta * (h.log1p() if is_log else h**config.penalty_exponent)
+    h = scaled(counts, config)
+    psi = h.log1p() if config.penalty == "logarithmic" else h**config.penalty_exponent
+    return psi if config.history_scale == "printed" else config.delta * psi
 
 
 def update_factor(counts: Tensor, config: HashConfig) -> Tensor:
@@ -68,5 +70,5 @@ def update_factor(counts: Tensor, config: HashConfig) -> Tensor:
         return torch.ones_like(counts, dtype=torch.float32)
     if config.modulation == "piecewise":
         return torch.where(most_used(counts, config.protected), config.alpha, 1.0)
-    h = relative(counts, config.history_scale == "raw")
+    h = scaled(counts, config)
     return 1 / (1 + h) if config.modulation == "inverse" else torch.exp(-h)

@@ -4,6 +4,10 @@ A pool of prompts shared by all tasks, one router per task that chooses and mixe
 image, and a modulator with a memory of their use: the experts that earlier tasks used most get a
 routing penalty (HDR) and smaller updates (HGM). Task inference, statistics and the final head are
 those of HiDe-Prompt.
+
+Algorithm 1 of the paper nests three losses in one loop of epochs. They follow one another here, as
+in HiDe-Prompt: task inference (TII) reads frozen features only, and the final head (TAP) is trained
+on Gaussians of features that exist once the prompts are trained (WTP).
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """What is given to `learn` becomes labelled photos, or an error that says what to do."""
 
 import hashlib
+import shutil
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,6 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset, Subset
 
-from hashprompt.data.reading.entries import held_out
 from hashprompt.data.reading.images import read_image
 from hashprompt.errors import UserError
 from hashprompt.photos.inputs.names import SimilarNames
@@ -74,11 +74,6 @@ def test_a_folder_of_class_folders(plant: Plant) -> None:
     assert dataset.name == "photos"
     assert counted(dataset) == {"robin": (8, 2), "wren": (4, 1)}
     assert not dataset.integer_labels
-    held = {
-        Path(p).name for p, part in zip(dataset.paths, dataset.parts, strict=True) if part == "test"
-    }
-    drawn = [f"robin/{i}.png" for i in range(10)], [f"wren/{i}.png" for i in range(10, 15)]
-    assert held == {Path(name).name for names in drawn for name in held_out(names)}
     for row, path in enumerate(dataset.paths):
         assert Path(path).is_absolute()
         assert dataset.digests[row] == hashlib.sha256(Path(path).read_bytes()).hexdigest()
@@ -95,6 +90,25 @@ def test_digests_and_parts_do_not_depend_on_where_photos_are_kept(plant: Plant) 
         assert getattr(memory, field) == getattr(disk, field)
     assert build_dataset(folder, short_side=5).digests == memory.digests
     assert build_dataset(folder, short_side=5).images.sizes()[0] == (5, 6)
+
+
+def test_photos_are_held_out_by_their_content(plant: Plant, tmp_path: Path) -> None:
+    folder = plant({"robin": list(range(20)), "wren": list(range(20, 30))})
+    parts = [dict(zip(d.digests, d.parts, strict=True)) for d in map(build_dataset, copies(folder))]
+    assert parts[0] == parts[1] == parts[2]
+
+
+def copies(folder: Path) -> list[Path]:
+    """A folder, one with the same photos under other names, and a list of these."""
+    other, file = folder.parent / "other", folder.parent / "list.csv"
+    rows = ["path,label"]
+    for photo in folder.glob("*/*"):
+        copy = other / photo.parent.name / f"copy of {int(photo.stem) * 7 % 30}.png"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(photo, copy)
+        rows.append(f"{copy},{photo.parent.name}")
+    file.write_text("\n".join(rows))
+    return [folder, other, file]
 
 
 def test_parts_that_folders_give_are_kept(plant: Plant) -> None:

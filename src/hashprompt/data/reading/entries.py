@@ -4,9 +4,10 @@ import hashlib
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -22,6 +23,7 @@ from hashprompt.options.stream import ReadOptions
 from hashprompt.texts import in_natural_order
 
 TEST_SHARE = 0.2
+EntryT = TypeVar("EntryT", bound=Entry)
 TASKS = 10  # to cut the classes into, if the data has no groups
 
 
@@ -116,8 +118,14 @@ def _plain(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def divided(entries: Sequence[Entry], split: str) -> tuple[list[Entry], str, tuple[str, ...]]:
-    """Entries with their parts, the name of the split, and notes."""
+def divided(
+    entries: Sequence[EntryT], split: str, key: Callable[[EntryT], str] = lambda entry: entry.name
+) -> tuple[list[EntryT], str, tuple[str, ...]]:
+    """Entries with their parts, the name of the split, and notes.
+
+    Args:
+        key: what the part of an entry is drawn by, unless it is given.
+    """
     undecided = [entry for entry in entries if not entry.part]
     if not undecided:
         return list(entries), split, ()
@@ -128,13 +136,13 @@ def divided(entries: Sequence[Entry], split: str) -> tuple[list[Entry], str, tup
         )
     cells: dict[tuple[str, str], list[str]] = {}
     for entry in entries:
-        cells.setdefault((entry.group, entry.label), []).append(entry.name)
-    test = {name for names in cells.values() for name in held_out(names)}
+        cells.setdefault((entry.group, entry.label), []).append(key(entry))
+    test = {one for keys in cells.values() for one in held_out(keys)}
     note = (
         f"No test images are given: {len(test):,} of {len(entries):,} are held out "
         f"(split {HOLD_OUT}: a fifth of each class, drawn by name)."
     )
-    parted = [replace(e, part="test" if e.name in test else "train") for e in entries]
+    parted = [replace(e, part="test" if key(e) in test else "train") for e in entries]
     return parted, HOLD_OUT, (note,)
 
 

@@ -187,10 +187,8 @@ def _read(photos: Sequence[Photo], options: ReadOptions) -> tuple[Photos, list[P
     files, shown = [photo.file for photo in photos], [photo.shown for photo in photos]
     images, readable, notes = open_photos(files, options, reading_bar, shown)
     found = [photos[index] for index in readable]
-    # The part of a photo without a file name is drawn by its digest.
-    named = [p if isinstance(p.file, Path) else replace(p, name=p.digest) for p in found]
-    entries, *_ = divided(named, "given")  # the plan prints the number held out
-    parted = [replace(p, part=entry.part) for p, entry in zip(found, entries, strict=True)]
+    # By content: the same photos are held out wherever they are. The plan prints how many.
+    parted, *_ = divided(found, "given", lambda photo: photo.digest)
     # That all fits into memory is no news.
     return images, parted, list(notes if images.on_disk else notes[1:])
 

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from itertools import accumulate
 from typing import TypeVar
 
 import numpy as np
@@ -23,6 +22,7 @@ from hashprompt.errors import UserError
 from hashprompt.options.stream import ReadOptions
 
 T = TypeVar("T")
+UNREAD = torch.empty(3, 0, 0, dtype=torch.uint8)
 MAX_LISTED = {"stop": 5, "skip": 100}  # unreadable files in a message, by the option `unreadable`
 
 
@@ -34,27 +34,17 @@ class PhotoBatch(list[Tensor]):
 
 
 class DecodedImages:
-    """Decoded images in one buffer, end to end, which takes no more memory than their pixels."""
+    """Images (3, h, w) uint8 in memory."""
 
-    def __init__(self, sizes: Sequence[tuple[int, int]], names: Sequence[str]) -> None:
-        self.sizes, self.names = sizes, names
-        self.starts = list(accumulate((3 * h * w for h, w in sizes), initial=0))
-        self.pixels = torch.empty(self.starts[-1], dtype=torch.uint8)
-
-    @classmethod
-    def of(cls, *arrays: Tensor) -> "DecodedImages":
-        """Arrays (N, 3, H, W), one after the other."""
-        sizes = [(a.shape[2], a.shape[3]) for a in arrays for _ in range(len(a))]
-        store = cls(sizes, [f"image {index}" for index in range(len(sizes))])
-        torch.cat([a.flatten() for a in arrays], out=store.pixels)
-        return store
+    def __init__(self, images: Sequence[Tensor], names: Sequence[str]) -> None:
+        self.images, self.names = images, names
 
     def read(self, index: int) -> Tensor:
-        height, width = self.sizes[index]
-        return self.pixels[self.starts[index] : self.starts[index + 1]].view(3, height, width)
+        return self.images[index]
 
     def size(self, index: int) -> tuple[int, int]:
-        return self.sizes[index]
+        _, height, width = self.images[index].shape
+        return height, width
 
     def digest(self, index: int) -> bytes:
         return pixel_digest(self.read(index))
@@ -174,16 +164,17 @@ def open_photos(
     sizes = [size or (0, 0) for size in track(looked, "looking at images", len(files))]
     needed = sum(3 * height * width for height, width in sizes) / 1e9
     fits = needed <= reading.memory_gb
-    store = DecodedImages(sizes, names) if fits else encoded
+    images = []
 
-    def decode(index: int) -> None:
+    def decode(index: int) -> Tensor:
         image = attempt(encoded.read, index)
-        if fits and image is not None:
-            store.read(index).copy_(image)
+        return image if fits and image is not None else UNREAD
 
     # Images that stay on disk are decoded now only if unreadable ones must be known.
     if fits or reading.unreadable == "skip":
-        list(track(reading_threads().map(decode, range(len(files))), "reading images", len(files)))
+        decoded = reading_threads().map(decode, range(len(files)))
+        images = list(track(decoded, "reading images", len(files)))
+    store = DecodedImages(images, names) if fits else encoded
     note = f"{len(files):,} images are kept decoded in memory ({needed:.2f} GB)."
     if not fits:
         note = (

@@ -14,7 +14,7 @@ from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.reading.arrays import read_arrays
 from hashprompt.data.reading.entries import held_out, source_from
 from hashprompt.data.reading.folders import Entry, scan_classes
-from hashprompt.data.reading.image_stores import DecodedImages, Photos
+from hashprompt.data.reading.image_stores import DecodedImages, PhotoBatch, Photos
 from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
 from hashprompt.data.sets.base import need, published_files
 from hashprompt.data.sets.cifar import cifar_tables
@@ -105,21 +105,17 @@ FIVE: dict[str, tuple[str, FiveLoader]] = {
 def load_five(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
     """Labels are 10 · task + label."""
     parts = {title: _one(root, track, *how) for title, how in FIVE.items()}
-    images = [[_pixels(getattr(p, s)) for p in parts.values()] for s in ("train", "test")]
-    store = DecodedImages.of(*images[0], *images[1])  # of 28 and 32 px, so no one array
-    rows = torch.arange(len(store.sizes))
-    count = sum(len(part) for part in images[0])
-    train, test = (
-        ImageTable(
-            Photos(store, chosen),
-            torch.cat([CLASSES * i + getattr(p, s).labels for i, p in enumerate(parts.values())]),
-        )
-        for s, chosen in (("train", rows[:count]), ("test", rows[count:]))
-    )
+    tables = [getattr(part, name) for name in ("train", "test") for part in parts.values()]
+    images = [image for table in tables for image in _images_of(table)]  # of 28 and 32 px
+    store = DecodedImages(images, [f"image {index}" for index in range(len(images))])
+    labels = [CLASSES * (i % len(parts)) + table.labels for i, table in enumerate(tables)]
+    rows = torch.arange(len(images))
+    table = ImageTable(Photos(store, rows), torch.cat(labels))
+    count = sum(len(part.train) for part in parts.values())
     return ImageSource(
         "5-datasets",
-        train,
-        test,
+        table.select(rows[:count]),
+        table.select(rows[count:]),
         tuple(f"{title} {name}" for title, part in parts.items() for name in part.class_names),
         tasks=len(parts),
         task_of=tuple(i for i in range(len(parts)) for _ in range(CLASSES)),
@@ -128,13 +124,9 @@ def load_five(root: Path, options: StreamOptions, track: Track = untracked) -> I
     )
 
 
-def _pixels(table: ImageTable) -> Tensor:
-    if isinstance(table.images, Tensor):
-        return table.images
-    images = table.images[torch.arange(len(table))]
-    if len({image.shape for image in images}) != 1:
-        raise UserError("The images of notMNIST differ in size; expected 28 × 28 throughout.")
-    return torch.stack(list(images))
+def _images_of(table: ImageTable) -> Tensor | PhotoBatch:
+    images = table.images
+    return images if isinstance(images, Tensor) else images[torch.arange(len(table))]
 
 
 def _one(root: Path, track: Track, key: str, load: FiveLoader) -> ImageSource:

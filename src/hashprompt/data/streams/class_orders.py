@@ -1,9 +1,10 @@
-"""The order in which classes arrive: shuffled, natural, a published list, or your own."""
+"""The order in which classes arrive: shuffled, natural, a published one, or your own."""
 
 import json
-from importlib.resources import files
+import random
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,51 +13,42 @@ from hashprompt.options import unknown
 from hashprompt.storage.files import read_file
 
 MAX_BYTES = 10**7  # a list of a million numbers
-ORDERS = files("hashprompt.data.streams") / "orders"
+PYTHON_SEEDS = {f"py{seed}": seed for seed in (1, 2, 3, 4)}  # of CODA-Prompt
+NUMPY_SEEDS = {"np1993": 1993}  # of PILOT, RanPAC, EASE
 
 
 def order_classes(present: Tensor, order: str, seed: int) -> Tensor:
     """Class ids (C,) in order of arrival.
 
     Shuffles come from torch's generator; the result of a run stores the order itself. Published
-    orders are lists of places among the sorted classes.
+    orders are those of the generators that the public code uses.
     """
     if order == "natural":
         return present
     if order == "shuffled":
         generator = torch.Generator().manual_seed(seed)
         return present[torch.randperm(len(present), generator=generator)]
-    places = _read_order(order, len(present))
-    if sorted(places) != list(range(len(present))):
-        raise UserError(f"class_order={order} must list places 0 … {len(present) - 1} once each.")
+    places = list(range(len(present)))
+    if order in NUMPY_SEEDS:
+        places = np.random.RandomState(NUMPY_SEEDS[order]).permutation(places).tolist()
+    elif order in PYTHON_SEEDS:
+        random.Random(PYTHON_SEEDS[order]).shuffle(places)
+    else:
+        places = _read_order(order, len(places))
     return present[torch.tensor(places)]
 
 
-def published_orders() -> dict[str, list[int]]:
-    """Names of the shipped orders, with the numbers of classes they exist for."""
-    listed: dict[str, list[int]] = {}
-    for file in ORDERS.iterdir():
-        name, _, count = file.name.removesuffix(".json").rpartition("-")
-        if count.isdigit():
-            listed.setdefault(name, []).append(int(count))
-    return {name: sorted(counts) for name, counts in sorted(listed.items())}
-
-
 def _read_order(order: str, count: int) -> list[int]:
-    if order.endswith(".json"):
-        try:
-            places = json.loads(read_file(Path(order), MAX_BYTES))
-        except (OSError, ValueError, RecursionError) as error:
-            raise UserError(f"Cannot read {order} as a JSON list: {error}.") from error
-        if not isinstance(places, list) or not all(type(place) is int for place in places):
-            raise UserError(f"{order} must hold a list of numbers.")
-        return places
-    published = published_orders()
-    if order not in published:
-        known = ["shuffled", "natural", *published, "FILE.json"]
+    """The places of a JSON file."""
+    if not order.endswith(".json"):
+        known = ("shuffled", "natural", *NUMPY_SEEDS, *PYTHON_SEEDS, "FILE.json")
         raise UserError(unknown("class_order", order, known))
-    if count not in published[order]:
-        raise UserError(
-            f"class_order={order} exists for {published[order]} classes; this stream has {count}."
-        )
-    return json.loads((ORDERS / f"{order}-{count}.json").read_text())
+    try:
+        places = json.loads(read_file(Path(order), MAX_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"Cannot read {order} as a JSON list: {error}.") from error
+    if not isinstance(places, list) or not all(type(place) is int for place in places):
+        raise UserError(f"{order} must hold a list of numbers.")
+    if sorted(places) != list(range(count)):
+        raise UserError(f"class_order={order} must list places 0 … {count - 1} once each.")
+    return places

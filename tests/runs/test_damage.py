@@ -145,7 +145,7 @@ def test_a_finished_run_whose_learner_is_damaged_is_repaired_by_resume(
     ):
         benchmark.evaluate(run, quiet=True)
     assert listing(run) == before
-    with pytest.warns(UserWarning, match="trained model in .* is damaged. It is trained again"):
+    with pytest.warns(UserWarning, match="trained model in .* is damaged. It is recomputed"):
         assert_same(benchmark.resume(run, quiet=True))
     assert benchmark.evaluate(run, quiet=True)["average"] == undisturbed.metrics["FAA"]
     assert_same(benchmark.resume(run, quiet=True))
@@ -156,7 +156,7 @@ def test_a_finished_run_without_a_whole_checkpoint_still_gives_its_result(
 ) -> None:
     for path in (run / "checkpoints").glob("tensors-*"):
         cut(path)
-    with pytest.warns(UserWarning, match="only the result is left"):
+    with pytest.warns(UserWarning, match="Only the result is left"):
         assert benchmark.resume(run).data == undisturbed.data
     shutil.rmtree(run / "checkpoints")
     assert benchmark.resume(run).data == undisturbed.data

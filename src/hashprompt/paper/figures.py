@@ -13,19 +13,8 @@ from hashprompt.data.streams.names import DEMO
 from hashprompt.paper.data import find_experiment
 from hashprompt.paper.grids import Place
 from hashprompt.paper.results import Results
-from hashprompt.report import ResultData, measures
+from hashprompt.report import ResultData, figures, measures
 from hashprompt.report.compare_figures import plot_points
-from hashprompt.report.figures import (
-    PALETTE,
-    Points,
-    count_from_one,
-    figure_of,
-    legend_below,
-    literal,
-    new_axes,
-    plot_lines,
-    usage_map,
-)
 from hashprompt.report.text_table import Stat
 
 MODULATOR = {"MoE": "without the modulator", "MoE + HDR + HGM": "with the modulator"}
@@ -39,26 +28,28 @@ def plasticity(results: Results, place: Place) -> Figure | None:
         if runs := rows.get(name):
             matrices = [run["accuracy"] for run in runs]
             lines[name] = {t: [m[t][t] for m in matrices] for t in range(len(matrices[0]))}
-    axes = new_axes("1a  Accuracy on new classes", "task", "accuracy right after it (%)")
-    count_from_one(axes.xaxis, max(map(len, lines.values()), default=1))
+    axes = figures.new_axes("1a  Accuracy on new classes", "task", "accuracy right after it (%)")
+    figures.count_from_one(axes.xaxis, max(map(len, lines.values()), default=1))
     return _drawn(axes, lines)
 
 
 def accuracy_and_size(results: Results, place: Place) -> Figure | None:
     """1b: accuracy against the number of values in prompts, routers and keys."""
-    axes = new_axes("1b  Accuracy and size", "values in prompts, routers and keys", "FAA (%)")
+    axes = figures.new_axes(
+        "1b  Accuracy and size", "values in prompts, routers and keys", "FAA (%)"
+    )
     points = []
     for name, runs in results.rows(place, "T1", "ImageNet-R").items():
         size, faa = Stat.of([*map(measures.prompt_parameters, runs)]), _metric(runs, "FAA")
         if size and faa:
             points.append((name, max(size.mean, 1), faa, False))
     plot_points(axes, points)
-    return figure_of(axes) if points else None
+    return figures.figure_of(axes) if points else None
 
 
 def expert_use(results: Results, place: Place) -> Figure | None:
     """1c: share of each expert with and without the modulator, first seed."""
-    axes = new_axes("1c  Use of the experts", "expert", "% of all activations")
+    axes = figures.new_axes("1c  Use of the experts", "expert", "% of all activations")
     rows = results.rows(place, "T5", "ImageNet-R")
     for number, (row, label) in enumerate(MODULATOR.items()):
         run = next(iter(rows.get(row, [])), {})
@@ -68,8 +59,9 @@ def expert_use(results: Results, place: Place) -> Figure | None:
             numbers += f"variation {measures.variation(shares):.2f}"
             places = [expert + 0.4 * number - 0.2 for expert in range(len(shares))]
             heights = [100 * share for share in shares]
-            axes.bar(places, heights, 0.4, color=PALETTE[number], label=f"{label}: {numbers}")
-            count_from_one(axes.xaxis, len(shares))
+            colour = figures.PALETTE[number]
+            axes.bar(places, heights, 0.4, color=colour, label=f"{label}: {numbers}")
+            figures.count_from_one(axes.xaxis, len(shares))
     axes.grid(visible=False, axis="x")
     return _drawn(axes)
 
@@ -77,7 +69,7 @@ def expert_use(results: Results, place: Place) -> Figure | None:
 def forgetting(results: Results, place: Place) -> Figure | None:
     """3a: forgetting with and without the modulator, on every data set."""
     experiment = find_experiment("F3")
-    axes = new_axes("3a  Forgetting", "", "FM (points)")
+    axes = figures.new_axes("3a  Forgetting", "", "FM (points)")
     sets = experiment.sets_at(place.scale)
     for position, name in enumerate(sets):
         rows = results.rows(place, "F3", name)
@@ -86,11 +78,11 @@ def forgetting(results: Results, place: Place) -> Figure | None:
                 known = axes.get_legend_handles_labels()[1]
                 label = row.name if row.name not in known else None
                 where = position + 0.36 * number - 0.18
-                axes.bar(where, found.mean, 0.34, color=PALETTE[number], label=label)
+                axes.bar(where, found.mean, 0.34, color=figures.PALETTE[number], label=label)
                 ink = axes.xaxis.label.get_color()
                 axes.errorbar(where, found.mean, yerr=found.std, color=ink)
     names = sets if place.scale == "full" else [place.stream or DEMO]
-    axes.set_xticks(range(len(names)), [literal(name) for name in names])
+    axes.set_xticks(range(len(names)), [figures.literal(name) for name in names])
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.grid(visible=False, axis="x")
     return _drawn(axes)
@@ -105,17 +97,17 @@ def use_per_task(panel: str, row: str, results: Results, place: Place) -> Figure
     }
     if not usages[row]:
         return None
-    axes = usage_map(usages[row], "task")
+    axes = figures.usage_map(usages[row])
     # One scale of colours for both panels.
     highest = max(max(task) / max(sum(task), 1) for both in usages.values() for task in both)
     axes.images[0].set_clim(0, 100 * highest)
     axes.set_title(f"{panel}  Use of the experts {MODULATOR[row]}", loc="left", weight="bold")
-    return figure_of(axes)
+    return figures.figure_of(axes)
 
 
 def long_sequence(results: Results, place: Place) -> Figure | None:
     """4a: average accuracy after every tenth task of the longest stream."""
-    axes = new_axes("4a  Long sequence", "after task", "average accuracy (%)")
+    axes = figures.new_axes("4a  Long sequence", "after task", "average accuracy (%)")
     rows = results.rows(place, "F4")
     longest = {row.series: rows.get(row.name, []) for row in find_experiment("F4").rows}
     lines: dict[str, dict[float, list[float]]] = {}
@@ -129,7 +121,7 @@ def long_sequence(results: Results, place: Place) -> Figure | None:
 
 def number_of_tasks(results: Results, place: Place) -> Figure | None:
     """4b: accuracy against the number of tasks."""
-    axes = new_axes("4b  Accuracy and the number of tasks", "tasks", "FAA (%)")
+    axes = figures.new_axes("4b  Accuracy and the number of tasks", "tasks", "FAA (%)")
     lines = _series(results, place, "F4", "FAA")
     axes.set_xticks(sorted({x for points in lines.values() for x in points}))
     return _drawn(axes, lines)
@@ -143,8 +135,8 @@ def sensitivity(results: Results, place: Place) -> Figure | None:
     for column, (symbol, default) in enumerate((("δ", 0.4), ("α", 0.1))):
         for line, (metric, series) in enumerate(found.items()):
             axes = panels[line][column]
-            plot_lines(axes, {symbol: series[symbol]} if symbol in series else {})
-            axes.axvline(default, color=PALETTE[1], ls="--", lw=1)
+            figures.plot_lines(axes, {symbol: series[symbol]} if symbol in series else {})
+            axes.axvline(default, color=figures.PALETTE[1], ls="--", lw=1)
             axes.spines[["top", "right"]].set_visible(False)
             axes.set_ylabel(f"{metric} (%)" if column == 0 else "")
         panels[1][column].set_xlabel(f"{symbol} (dashed: the paper's choice)")
@@ -155,7 +147,7 @@ def sensitivity(results: Results, place: Place) -> Figure | None:
 
 def batch_size(results: Results, place: Place) -> Figure | None:
     """Accuracy against the batch size of evaluation."""
-    axes = new_axes("Accuracy and evaluation batch", "images per batch", "FAA (%)")
+    axes = figures.new_axes("Accuracy and evaluation batch", "images per batch", "FAA (%)")
     lines = {
         name: {
             options["eval_batch_size"]: values
@@ -171,12 +163,12 @@ def batch_size(results: Results, place: Place) -> Figure | None:
 
 def drift(results: Results, place: Place) -> Figure | None:
     """Distance of stored means of old classes from recomputed ones, after each task."""
-    axes = new_axes("Drift of stored class means", "after task", "distance (σ)")
+    axes = figures.new_axes("Drift of stored class means", "after task", "distance (σ)")
     lines: dict[str, dict[float, list[float]]] = {}
     for name, runs in results.rows(place, "F7").items():
         found = [measures.drift_by_task(run) for run in runs]
         lines[name] = {task: [each[task] for each in found] for task in found[0]}
-        count_from_one(axes.xaxis, max(found[0], default=0) + 1)
+        figures.count_from_one(axes.xaxis, max(found[0], default=0) + 1)
     figure = _drawn(axes, lines, columns=2)
     axes.set_ylim(bottom=0)
     return figure
@@ -198,7 +190,7 @@ FIGURES: dict[str, tuple[DrawFigure, str]] = {
 }
 
 
-def _series(results: Results, place: Place, table: str, metric: str) -> dict[str, Points]:
+def _series(results: Results, place: Place, table: str, metric: str) -> dict[str, figures.Points]:
     """Lines of an experiment with at least two points; x is the number of tasks by default."""
     lines: dict[str, dict[float, list[float]]] = {}
     for name, runs in results.rows(place, table).items():
@@ -213,11 +205,11 @@ def _metric(runs: Sequence[ResultData], name: str) -> Stat | None:
 
 
 def _drawn(
-    axes: Axes, lines: Mapping[str, Points] | None = None, columns: int = 1
+    axes: Axes, lines: Mapping[str, figures.Points] | None = None, columns: int = 1
 ) -> Figure | None:
     """The figure with a legend, or None if nothing was drawn."""
-    plot_lines(axes, lines or {})
+    figures.plot_lines(axes, lines or {})
     if not axes.get_legend_handles_labels()[0]:
         return None
-    legend_below(axes, columns)
-    return figure_of(axes)
+    figures.legend_below(axes, columns)
+    return figures.figure_of(axes)

@@ -139,22 +139,17 @@ def usage_per_task(result: ResultData) -> Figure | None:
     entropy = usage_entropy(result)
     if entropy is None:  # no pool, or a single expert
         return None
-    axes = usage_map(result["usage"], "task")
+    axes = usage_map(result["usage"])
     axes.set_title(f"Use of the experts (entropy {entropy:.2f})", loc="left", weight="bold")
     return figure_of(axes)
 
 
-def usage_map(usage: list[list[int]], row: str) -> Axes:
-    """Share of each expert (column) in the activations counted in each row.
-
-    Args:
-        usage: (T, N) activations.
-        row: what a row stands for, e.g. `task`.
-    """
+def usage_map(usage: list[list[int]]) -> Axes:
+    """Share of each expert (column) in the activations (T, N) of each task (row)."""
     counts = np.array(usage, dtype=float)
-    axes = new_axes(f"Use of the experts by each {row}", "expert", f"while learning {row}")
+    axes = new_axes("Use of the experts by each task", "expert", "while learning task")
     shares = 100 * counts / counts.sum(axis=1, keepdims=True).clip(min=1)
-    _heat_map(axes, shares, 0.0, float(shares.max()), label=f"% of the {row}'s activations")
+    _heat_map(axes, shares, 0.0, float(shares.max()), label="% of the task's activations")
     return axes
 
 

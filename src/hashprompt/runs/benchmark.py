@@ -311,28 +311,21 @@ def _finished(folder: Path) -> Result | None:
     if not (folder / "result.json").exists():
         return None
     found, damages = Checkpoints(folder / "checkpoints").newest_intact()
+    result, problem = None, f"The trained model in {folder} is damaged."
     try:
         result = load_result(folder)
     except DamagedError as error:
         if not found:
             raise
-        warnings.warn(f"{error} It is recomputed.", stacklevel=3)
-        return None
-    if not damages:
+        problem = str(error)
+    if result and not damages:
         return result
     if found:
-        warnings.warn(
-            f"The trained model in {folder} is damaged. It is trained again from the previous "
-            "checkpoint, with identical results.",
-            stacklevel=3,
-        )
-        return None
-    warnings.warn(
-        f"The trained model in {folder} and the previous checkpoint are damaged: only the "
-        "result is left. `hashprompt run --overwrite` trains the model again.",
-        stacklevel=3,
-    )
-    return result
+        next_step = "It is recomputed from the checkpoint, with identical results."
+    else:
+        next_step = "Only the result is left: `hashprompt run --overwrite` trains it again."
+    warnings.warn(f"{problem} {next_step}", stacklevel=3)
+    return None if found else result
 
 
 def _check_same(folder: Path, then: dict[str, Any], now: dict[str, Any]) -> None:

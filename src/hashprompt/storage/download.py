@@ -21,17 +21,7 @@ import httpx2
 from filelock import FileLock
 
 from hashprompt.errors import UserError, shortened
-from hashprompt.storage.files import (
-    GIGABYTE,
-    Target,
-    append_to,
-    as_given,
-    inside,
-    make_folder,
-    open_file,
-    remove_file,
-    rename,
-)
+from hashprompt.storage import files
 from hashprompt.texts import visible
 
 TIMEOUT = 5.0  # seconds without a byte
@@ -40,8 +30,8 @@ PACE_SECONDS = 60.0
 MAX_REDIRECTS = 5
 MAX_IDLE_TRIES = 4  # consecutive connections without new bytes
 PAUSE = 1.0  # seconds between them
-MAX_SIZE = 20 * GIGABYTE  # of a file of unknown size
-KEEP_FREE = GIGABYTE // 10  # bytes of the disk that stay free
+MAX_SIZE = 20 * files.GIGABYTE  # of a file of unknown size
+KEEP_FREE = files.GIGABYTE // 10  # bytes of the disk that stay free
 
 Watch = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in total
 
@@ -65,7 +55,7 @@ def show_on_terminal(name: str, done: int, total: int | None) -> None:
 
 def file_hash(path: Path, kind: str = "sha256") -> str:
     """The checksum of a file."""
-    with open_file(path) as file:
+    with files.open_file(path) as file:
         return hashlib.file_digest(file, kind).hexdigest()  # type: ignore[arg-type]
 
 
@@ -83,8 +73,9 @@ def download(
         DownloadError: within seconds if there is no connection.
     """
     try:
-        make_folder(as_given(path.parent))
-        with FileLock(inside(path.parent, f".{path.name}.lock")):  # two runs may need one file
+        files.make_folder(files.as_given(path.parent))
+        # Two runs may need one file.
+        with FileLock(files.inside(path.parent, f".{path.name}.lock")):
             if not path.exists():
                 with closing(_Client()) as client:
                     _download(client, url, path, watch, max_size)
@@ -185,7 +176,7 @@ def _check_size(part: Path, total: int | None, max_size: int) -> None:
     needed = max(0, (total or 0) - _size_of(part)) + KEEP_FREE
     free = shutil.disk_usage(part.parent).free
     if free < needed:
-        sizes = f"needs {needed / GIGABYTE:.1f} GB, and {free / GIGABYTE:.1f} GB are free"
+        sizes = f"needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free"
         raise RefusedError(f"the disk of {part.parent} is too full: the file {sizes}")
 
 
@@ -201,13 +192,13 @@ def _download(client: _Client, url: str, path: Path, watch: Watch, max_size: int
         version = response.headers.get("ETag") or response.headers.get("Last-Modified", "")
     # The name holds the version, so that parts of two versions are never joined.
     key = hashlib.sha256(f"{url} {size} {version}".encode()).hexdigest()[:12]
-    part = inside(path.parent, f".{path.name}.{key}.part")
+    part = files.inside(path.parent, f".{path.name}.{key}.part")
     _check_size(part, size, max_size)
     if_range = {"If-Range": version} if version else {}
     idle = 0
     while size is None or size != _size_of(part):
         if _size_of(part) > (size or max_size):  # not of this file
-            remove_file(part)
+            files.remove_file(part)
         before = _size_of(part)
         headers = {"Range": f"bytes={before}-", **if_range} if before else {}
         try:
@@ -222,15 +213,15 @@ def _download(client: _Client, url: str, path: Path, watch: Watch, max_size: int
             if idle == MAX_IDLE_TRIES:
                 raise
             time.sleep(PAUSE)
-    rename(part, inside(path.parent, path.name))
+    files.rename(part, files.inside(path.parent, path.name))
     ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.part")
     for other in path.parent.iterdir():  # of earlier versions
         if ours.fullmatch(other.name):
-            remove_file(inside(path.parent, other.name))
+            files.remove_file(files.inside(path.parent, other.name))
 
 
 def _receive(
-    client: _Client, response: httpx2.Response, part: Target, size: int | None, max_size: int
+    client: _Client, response: httpx2.Response, part: files.Target, size: int | None, max_size: int
 ) -> Iterator[int]:
     """Append the answer to ``part``, or start again where the server cannot resume.
 
@@ -240,7 +231,7 @@ def _receive(
     Raises:
         DownloadError: if the connection fails or ends early; received bytes are kept.
     """
-    with append_to(part) as file:
+    with files.append_to(part) as file:
         done = file.tell()
         if response.status_code in (HTTPStatus.OK, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE):
             file.truncate(0)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def tensor_bytes(tensors: Mapping[str, "Tensor"], metadata: dict[str, str] | None = None) -> bytes:
+def tensor_bytes(tensors: Mapping[str, "Tensor"]) -> bytes:
     """Tensors of any device as the content of a safetensors file."""
     from safetensors.torch import save
 
-    return save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, metadata)
+    return save({k: v.detach().cpu().contiguous() for k, v in tensors.items()})
 
 
 def bytes_to_tensors(path: Path, content: bytes) -> "dict[str, Tensor]":

@@ -11,6 +11,7 @@ A page holds `<!-- table: SOURCE WHAT -->`, the table, and `<!-- end of table --
     table: paper T7, T8 at nano by FAA        tables of the paper at some scales, some metrics
     table: GRID rates                         learning rates that its `tune` section tried
     table: family photos and glyphs           all systems on two streams
+    table: full hours                         expected hours of tables of the paper on a GPU
     table: claims verdicts                    verdicts on the claims of the paper
     table: FILE seconds                       accuracy and seconds of own photos (instant.py)
     table: FILE learns                        accuracy after each session (months.py)
@@ -33,8 +34,11 @@ import matplotlib as mpl
 
 from hashprompt.cli.arguments import read_yaml_file
 from hashprompt.paper.claims import FORMATS, check_claims
-from hashprompt.paper.data import find_experiment
+from hashprompt.paper.cost import gpu_hours as gpu_hours_of
+from hashprompt.paper.data import experiments, find_experiment
 from hashprompt.paper.figures import FIGURES
+from hashprompt.paper.grids import make_setting
+from hashprompt.paper.grids import runs_of as paper_runs
 from hashprompt.paper.result_tables import tables_of
 from hashprompt.paper.results import Results
 from hashprompt.report.compare import Comparison, compare
@@ -50,6 +54,7 @@ from hashprompt.texts import markdown_text
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 README = HERE.parent / "README.md"
+PAGES = [README, DOCS / "paper.md", *sorted((DOCS / "results").glob("*.md"))]
 LEDGER = DOCS / "results" / "ledger"
 PAPER_FIGURES = (("3a", "mini"), ("3b", "mini"), ("3c", "mini"), ("drift", "nano"))
 BLOCK = re.compile(r"(<!-- table: (\S+) (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -278,6 +283,17 @@ def family(file: str, what: str) -> str:
     return markdown(["row", *header], lines)
 
 
+def gpu_hours(file: str, what: str) -> str:
+    """Runs and expected hours of each table of the paper at full scale."""
+    lines = []
+    for experiment in experiments().values():
+        if "full" in experiment.scales and not experiment.uses:
+            runs = paper_runs([experiment.name], make_setting("full"))
+            hours = f"{gpu_hours_of(runs):,.0f}"
+            lines.append([experiment.name, experiment.title, str(len(runs)), hours])
+    return markdown(["", "", "runs", "hours"], lines)
+
+
 TABLES: dict[str, Callable[[str, str], str]] = {
     "seconds": seconds_table,
     "learns": learns_table,
@@ -285,6 +301,7 @@ TABLES: dict[str, Callable[[str, str], str]] = {
     "rates": tuned_rates,
     "verdicts": verdicts,
     "photos and glyphs": family,
+    "hours": gpu_hours,
 }
 
 
@@ -365,7 +382,7 @@ def main() -> None:
     parser.add_argument("--add", type=Path, nargs="+", default=[], help="sweeps to pack")
     args = parser.parse_args()
     add(args.add)
-    pages = {page: page.read_text() for page in [README, *sorted((DOCS / "results").glob("*.md"))]}
+    pages = {page: page.read_text() for page in PAGES}
     changed = {page: new for page, old in pages.items() if (new := renewed(old)) != old}
     for page in changed:
         print(page.relative_to(DOCS.parent))

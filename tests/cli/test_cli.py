@@ -149,8 +149,7 @@ def test_a_method_shows_first_the_options_that_matter_and_how_to_see_the_rest(cl
     assert [name for name in rows if name in config.model_fields] == [*config.main]
     assert f"{len(config.model_fields) - 10} more: hashprompt methods hash --all" in options
     cells = [[cell.strip() for cell in x.split("│")[1:-1]] for x in preset.splitlines()]
-    epochs = ["50", "", "150", "", "20", "8"]  # of the default and of each benchmark
-    assert ["epochs", *epochs] in cells
+    assert ["split-cifar100@self-supervised", "epochs=20"] in cells
 
 
 def test_the_version_is_told(cli: Any) -> None:
@@ -201,6 +200,11 @@ def test_streams_lists_every_stream(cli: Any) -> None:
     for name, text in EMBEDDED.items():
         assert any(x.startswith(name) and text in x for x in outcome.out.splitlines())
     assert "npz:FILE" in outcome.out
+
+
+def test_backbones_fetch_names_the_file_that_is_here(cli: Any) -> None:
+    assert cli("backbones", "fetch", "nano").out.strip().endswith("nano.safetensors")
+    assert "Did you mean `dino1k`" in cli("backbones", "fetch", "dino2k").said
 
 
 def test_backbones_lists_what_can_be_named(cli: Any) -> None:

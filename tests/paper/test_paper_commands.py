@@ -54,8 +54,41 @@ def test_the_cost_of_a_full_run_is_told_before_anything_is_loaded(cli: Cli, tmp_
     assert found.code == 0
     # 18 runs of 50 epochs of 50,000 images and 18 of 150 epochs of 24,000, three times each.
     passes = 18 * (3 * 50 * 50_000 + 160_000) + 18 * (3 * 150 * 24_000 + 24_000 + 66_000)
-    assert f"36 runs. About {passes / 1e6:.0f} million passes" in found.out
+    # HiDe-Prompt takes 2.80 hours for as many passes as one run of Hash on CIFAR-100.
+    hours = 2.80 * passes / (3 * 50 * 50_000 + 160_000)
+    assert f"36 runs: about {hours:.0f} hours" in found.out
     assert not (tmp_path / "o").exists()
+
+
+def test_a_full_run_starts_once_everything_is_there(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HASHPROMPT_DATA", str(tmp_path))
+    monkeypatch.setenv("HASHPROMPT_WEIGHTS", str(tmp_path))
+    (tmp_path / "cifar-100-python").mkdir()
+    full = ("paper", "run", "T1", "--scale", "full", "--out", tmp_path / "o")
+    found = cli(*full)
+    assert found.code == 1
+    commands = [line.partition("  (")[0].strip() for line in found.err.splitlines()[1:-1]]
+    missing = ["data fetch split-imagenet-r", "backbones fetch sup21k"]
+    assert commands == [f"hashprompt {what}" for what in sorted(missing)]
+    (tmp_path / "sup21k.npz").touch()
+    assert "backbones fetch" not in cli(*full).err
+    assert cli(*full, "--plan").code == 0
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_pack_of_results_is_read_like_the_ledger(cli: Cli, tmp_path: Path) -> None:
+    ledger = write_ledger(tmp_path / "ledger", ["T5"], lambda row, seed: 60.0 + seed)
+    pack = tmp_path / "results.json.xz"
+    assert "18 runs" in cli("paper", "pack", "--ledger", ledger, "--out", pack).out
+    pages = []
+    for number, source in enumerate((ledger, pack)):
+        out = tmp_path / str(number)
+        assert cli("paper", "report", "--ledger", source, "--out", out).code == 0
+        pages.append((out / "report.md").read_text())
+    assert pages[0] == pages[1]
+    assert "named ….json.xz" in cli("paper", "pack", "--ledger", ledger, "--out", "r.json").said
 
 
 def test_a_report_finds_runs_with_an_option_that_few_methods_have(

@@ -51,11 +51,12 @@ OWN_PHOTOS = (
 )
 BENCHMARKS = (
     *(runs.run, runs.resume, runs.evaluate, runs.report, runs.compare, sweeps.sweep),
-    *(listings.methods, listings.streams, listings.backbones),
+    *(listings.methods, listings.streams),
 )
 for panel, commands in (("Own photos", OWN_PHOTOS), ("Benchmarks", BENCHMARKS)):
     for command in commands:
         app.command(cls=Command, rich_help_panel=panel)(command)
+app.add_typer(listings.backbones, name="backbones", rich_help_panel="Benchmarks")
 app.add_typer(data.app, name="data", rich_help_panel="Benchmarks")
 app.add_typer(paper.app, name="paper", rich_help_panel="Benchmarks")
 

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from hashprompt.cli.arguments import Command
 from hashprompt.cli.printing import console, print_line, print_text
 from hashprompt.errors import UserError
 from hashprompt.ui.terminal import Column, PlainTable, styled
 
 if TYPE_CHECKING:
     from hashprompt.options import Options
+
+backbones = typer.Typer(help="List the pretrained vision transformers, or download one.")
 
 
 def methods(
@@ -88,11 +91,10 @@ def _options_table(title: str, group: "type[Options]", names: Iterable[str]) -> 
 
 
 def _preset_table(preset: str, sections: dict[str, dict[str, Any]]) -> PlainTable:
-    """A column for each benchmark; an empty cell has the value of the default column."""
-    columns = (Column(heading, overflow="fold") for heading in ("option", *sections))
-    table = PlainTable(*columns, title=f"preset {preset}", title_justify="left")
-    for option in dict.fromkeys(name for values in sections.values() for name in values):
-        table.add_row(option, *(str(values.get(option, "")) for values in sections.values()))
+    """Options of all benchmarks (`default`), and where a benchmark or pre-training differs."""
+    table = PlainTable("benchmark", "options", title=f"preset {preset}", title_justify="left")
+    for section, values in sections.items():
+        table.add_row(section, ", ".join(f"{name}={value}" for name, value in values.items()))
     return table
 
 
@@ -128,11 +130,29 @@ def streams() -> None:
     console.print(_listing("stream", {"": available_streams()}))
 
 
-def backbones() -> None:
+@backbones.callback(invoke_without_command=True)
+def list_backbones(context: typer.Context) -> None:
     """List the pretrained vision transformers, and whether they are on this machine."""
     from hashprompt.backbone.names import available_backbones
 
-    console.print(_listing("backbone", {"": available_backbones()}))
+    if context.invoked_subcommand is None:
+        console.print(_listing("backbone", {"": available_backbones()}))
+
+
+@backbones.command("fetch", cls=Command)
+def fetch_backbone(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
+    """Download the weights of a backbone, if they are not on this machine.
+
+    Args:
+        name: A backbone; see `hashprompt backbones`.
+    """
+    from hashprompt.backbone.catalogue import check_unchanged
+    from hashprompt.backbone.hub import weights_file
+    from hashprompt.backbone.names import with_full_file
+
+    file = weights_file(with_full_file(name))[1]
+    check_unchanged(file)
+    print_line(f"Ready: {file}")
 
 
 def _listing(kind: str, groups: dict[str, dict[str, str]]) -> PlainTable:

@@ -8,6 +8,7 @@ import typer
 from hashprompt.cli import sweeps
 from hashprompt.cli.arguments import Command, LogTo, PlanOnly, Quiet, Settings, parse_settings
 from hashprompt.cli.printing import console, print_line, print_text
+from hashprompt.errors import UserError
 from hashprompt.ui.terminal import Column, PlainTable
 
 app = typer.Typer(no_args_is_help=True, help="Run and report the paper's tables and figures.")
@@ -76,9 +77,14 @@ def run(
     setting = make_setting(scale, data, weights, seeds, parse_settings(set_))
     planned = runs_of(names, setting)
     if setting.scale == "full":
-        from hashprompt.paper.cost import full_cost
+        from hashprompt.paper.cost import full_cost, missing_files
 
         print_text(full_cost(planned))
+        if missing := missing_files(planned):
+            get = "\n".join(["Not on this machine yet. Get it with:", *missing])
+            if not plan:
+                raise UserError(f"{get}\nThen run the same command again.")
+            print_text(get)
         if plan:
             return
     from hashprompt.sweeps.engines import make_engine
@@ -91,6 +97,34 @@ def run(
         print_text(estimate(planned, out, chosen.workers))
     if not plan:
         sweeps.show(run_sweep(planned, out, chosen, quiet, log or ()), ended=True)
+
+
+@app.command(cls=Command)
+def pack(
+    ledger: Annotated[list[str], typer.Option()],
+    out: Annotated[Path, typer.Option()],
+) -> None:
+    """Write all finished runs as one file, which others can pass to `paper report --ledger`.
+
+    It holds options, accuracies, times, versions and the kind of machine, but no paths.
+
+    Args:
+        ledger: Folder or URI of runs, or a ledger; may be repeated.
+        out: The file, e.g. results.json.xz.
+    """
+    from hashprompt.report.ledger import PACKED, read_results, without_paths, write_pack
+    from hashprompt.runs.plan import plan_of
+    from hashprompt.storage.files import as_given
+    from hashprompt.sweeps.folder import local_places
+    from hashprompt.texts import counted
+
+    if not out.name.endswith(PACKED):
+        raise UserError(f"--out {out}: expected a file named …{PACKED}.")
+    with local_places(ledger) as paths:
+        found = [result for _, result in read_results(paths)]
+    entries = {plan_of(r["config"], files_needed=False).digest: without_paths(r) for r in found}
+    write_pack(as_given(out), entries)
+    print_line(f"{counted(len(entries), 'run', 'runs')}: {out}")
 
 
 @app.command(cls=Command)

@@ -1,6 +1,7 @@
 """Device and precision of a run."""
 
 import os
+import platform
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -60,3 +61,10 @@ def autocast(options: RunOptions, device: torch.device) -> AbstractContextManage
         return nullcontext()
     dtype = torch.bfloat16 if options.precision == "bf16-mixed" else torch.float16
     return torch.autocast(device.type, dtype)
+
+
+def describe_machine(device: torch.device) -> str:
+    """What computed a result, e.g. `NVIDIA A100-SXM4-80GB` or `x86_64 CPU, 2 threads`."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} {device.type.upper()}, {torch.get_num_threads()} threads"

@@ -130,6 +130,7 @@ class StreamOfSet(Options):
     stream: str
     tasks: int
     shared_test: bool = Field(False, description="one test set serves all tasks")
+    images: tuple[int, int] = Field((0, 0), description="where the data set has no fixed counts")
 
 
 class ScaleSpec(Options):

@@ -48,10 +48,8 @@ class Ledger:
 
     def write(self, digest: str, result: ResultData) -> Path:
         """Store the result of a finished run; returns the file."""
-        config = without_folders(result["config"])
-        config["options"] = {k: v for k, v in config["options"].items() if k not in NEUTRAL}
         file = inside(self.folder, f"{digest}.json")
-        write_json(file, {**result, "config": config})
+        write_json(file, without_paths(result))
         return file
 
     def find(self, plan: Plan) -> ResultData | None:
@@ -76,6 +74,13 @@ class Ledger:
     def _packed(self) -> dict[str, ResultData]:
         packs = map(read_pack, _packs_in(self.folder))
         return {digest: entry for pack in packs for digest, entry in pack.items()}
+
+
+def without_paths(result: ResultData) -> ResultData:
+    """A result as a ledger holds it: without folders and the options of a machine."""
+    config = without_folders(result["config"])
+    options = {k: v for k, v in config["options"].items() if k not in NEUTRAL}
+    return {**result, "config": {**config, "options": options}}
 
 
 def write_pack(file: Target, entries: Mapping[str, ResultData]) -> None:

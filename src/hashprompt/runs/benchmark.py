@@ -16,7 +16,7 @@ from hashprompt.data.streams.names import DEMO
 from hashprompt.data.streams.stream import Stream, joint, load_stream
 from hashprompt.engine.callbacks import Callback
 from hashprompt.engine.checkpoint import Checkpoints
-from hashprompt.engine.devices import launch
+from hashprompt.engine.devices import describe_machine, launch
 from hashprompt.engine.metrics import summarise
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.trainer import Trainer
@@ -296,6 +296,7 @@ def _result_data(loaded: LoadedRun, log: dict[str, Any]) -> dict[str, Any]:
         "images_stored": method.images_stored(),
         "image_bytes": method.image_bytes(),
         "passes": dict(loaded.backbone.model.passes),
+        "machine": describe_machine(loaded.fabric.device),
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in ("hashprompt", "torch", "timm", "lightning-fabric")},

@@ -72,6 +72,7 @@ class RunResult(RunLog):
     image_bytes: Count = 0
     passes: dict[str, Count]
     versions: dict[str, str]
+    machine: str = ""
     evaluations: dict[str, Evaluation] = Field(default_factory=dict)  # in a ledger: further ones
 
     @model_validator(mode="after")

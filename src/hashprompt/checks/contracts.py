@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import groupby, pairwise
 
 import torch
 
@@ -79,13 +80,12 @@ def sizes_count_the_stored_values(example: Example) -> None:
 def an_interrupted_run_resumes_to_the_same_bits(example: Example) -> None:
     """Interrupted within epochs, between epochs and after every phase of every task.
 
-    From each cut the run continues to the end of the phase. Its checkpoint there must equal that
-    of the uninterrupted run. The checkpoint holds the complete state of a run, so equal
-    checkpoints at the end of every phase mean equal final results.
+    From each cut a new process continues to the next cut. Its checkpoint there must equal that of
+    the uninterrupted run. The checkpoint holds the complete state of a run, so equal checkpoints
+    at every cut mean equal final results.
     """
-    saves = example.recorder.saves
-    for cut, end in _cuts(saves):
-        recorder, watch = Recorder(cut, end.phase), Watch()
+    for cut, end in pairwise(_cuts(example.recorder.saves)):
+        recorder, watch = Recorder(cut, end.state["position"]), Watch()
         with suppress(PowerCutError):
             example.make_trainer(recorder, watch).fit()
         where = f"cut at {cut.state['position']}"
@@ -95,17 +95,13 @@ def an_interrupted_run_resumes_to_the_same_bits(example: Example) -> None:
             assert step == before, f"{where}: step {step}, uninterrupted {before}"
 
 
-def _cuts(saves: list[SavedState]) -> Iterator[tuple[SavedState, SavedState]]:
-    """Where to interrupt a run, each with the checkpoint at the end of its phase."""
-    ends = {save.phase: save for save in saves if save.step == (0, 0)}
-    order = list(ends)
-    for number, begun in enumerate(order[:-1]):
-        inside = [save for save in saves if save.phase == begun and save.step != (0, 0)]
-        following = ends[order[number + 1]]
+def _cuts(saves: list[SavedState]) -> Iterator[SavedState]:
+    """Where to interrupt a run: at the start of every phase, and within it."""
+    for _, found in groupby(saves, key=lambda save: save.phase):
+        begun, *inside = found
         # A step into the first epoch, its last step, a step into the last epoch.
         chosen = {save.step: save for save in (*inside[:2], *inside[-2:-1])}
-        for cut in (ends[begun], *chosen.values()):
-            yield cut, following
+        yield from (begun, *chosen.values())
 
 
 CONTRACTS: tuple[Callable[[Example], None], ...] = (

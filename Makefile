@@ -36,7 +36,7 @@ results: $(READY) ## make the tables and figures of docs/results from the ledger
 	@$(BIN)/python benchmarks/results.py
 
 clean: ## remove the environment, the caches and the built packages (runs/ stays)
-	@rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf .venv dist build .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt

@@ -126,9 +126,6 @@ def test_undo_restores_the_version_before_exactly(make: Make, spring: Path, summ
         a.probabilities for a in before
     ]
     assert all(torch.equal(v, state[k]) for k, v in tensors_of(classifier).items())
-    assert classifier.undo(to=4) == 4
-    with pytest.raises(UserError, match="no version 7"):
-        classifier.undo(to=7)
 
 
 def test_old_private_state_stays_and_the_backbone_too(
@@ -247,14 +244,6 @@ def test_other_pictures_are_stranger_than_known_ones(
     assert not taught.predict(noise[0], unknown_threshold=1.0).is_unknown
 
 
-def test_a_learn_elsewhere_is_noticed(make: Make, spring: Path, summer: Path) -> None:
-    reader = make()
-    make().learn(spring, report=False, quiet=True)
-    assert len(reader.predict(spring / "ash" / "0-0.png").probabilities) == 3
-    make().learn(summer, report=False, quiet=True)
-    assert len(reader.predict(spring / "ash" / "0-0.png").probabilities) == 5
-
-
 def test_while_one_learns_another_is_refused_and_answers_go_on(
     make: Make, spring: Path, summer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,22 +305,6 @@ def test_plan_changes_nothing_and_counts(make: Make, spring: Path, tmp_path: Pat
     assert plan.to_dict()["total_seconds"] > 0
     assert "24 training photos" in plan.text()
     assert not (tmp_path / "trees").exists()
-
-
-def test_exported_version_opens_elsewhere(
-    taught: ContinualClassifier, spring: Path, tmp_path: Path
-) -> None:
-    photo = spring / "cedar" / "0-1.png"
-    whole = ContinualClassifier(taught.export(tmp_path / "whole"))
-    assert whole.predict(photo).probabilities == taught.predict(photo).probabilities
-    first = ContinualClassifier(taught.export(tmp_path / "first", version=1, backbone=False))
-    assert first.predict(photo).probabilities == taught.predict(photo, version=1).probabilities
-    assert str(spring) not in "".join(p.read_text() for p in tmp_path.rglob("*.json"))
-    with pytest.raises(UserError):
-        taught.export(tmp_path / "whole")
-    # It goes on learning.
-    whole.learn(write_photos(tmp_path / "new", ("fig",)), report=False, quiet=True)
-    assert "fig" in whole.classes_
 
 
 def test_exported_backbone_file_is_used(make: Make, spring: Path, tmp_path: Path) -> None:

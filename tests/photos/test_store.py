@@ -127,11 +127,6 @@ def test_the_folder_holds_the_three_files_of_each_version_and_the_pointer(birds:
     assert found == [".lock", "classifier.json", *expected]
 
 
-def test_an_unknown_version_is_answered_with_those_there_are(birds: Store) -> None:
-    with pytest.raises(UserError, match=r"no version 7\. There are: 1, 2, 3\."):
-        birds.version(7)
-
-
 # New folders, and folders that are something else. -------------------------------------------
 
 
@@ -177,34 +172,10 @@ def test_versions_without_their_pointer_are_not_taken_for_a_new_classifier(birds
 # Undo. ---------------------------------------------------------------------------------------
 
 
-def test_undo_goes_back_to_the_parent_exactly_and_keeps_the_later_one(birds: Store) -> None:
-    before = birds.version(2).info
-    assert birds.go_to(None).info == before
-    assert_whole(reopened(birds), 2)
-    assert birds.numbers() == [1, 2, 3]
-    birds.go_to(3)
-    assert_whole(birds, 3)
-
-
-def test_a_learn_after_undo_takes_a_number_never_used_and_the_right_parent(birds: Store) -> None:
-    birds.go_to(1)
-    version = commit(birds, 2)
-    assert (version.number, version.info["parent"]) == (4, 1)
-    assert birds.numbers() == [1, 2, 3, 4]
-    assert birds.go_to(None).number == 1
-
-
 def test_a_number_is_not_used_twice_though_its_folder_was_deleted(birds: Store) -> None:
     birds.go_to(1)
     shutil.rmtree(birds.version(3).folder)
     assert commit(birds, 2).number == 4
-
-
-def test_there_is_no_way_back_from_the_first_learn(birds: Store) -> None:
-    birds.go_to(1)
-    with pytest.raises(UserError, match="is its first"):
-        birds.go_to(None)
-    assert birds.current() == 1
 
 
 def test_undo_does_not_go_to_a_damaged_version(birds: Store) -> None:
@@ -587,12 +558,6 @@ def test_an_export_holds_no_path_of_a_photo(birds: Store, tmp_path: Path) -> Non
         "b" * 64: PhotoRecord(1, "train", "", None),
     }
     assert not [p for p in box.folder.rglob("*.*") if p.is_file() and b"/home/me" in p.read_bytes()]
-
-
-def test_an_exported_version_has_nothing_to_undo(birds: Store, tmp_path: Path) -> None:
-    box = Store(birds.export(tmp_path / "box", None, {}))
-    with pytest.raises(UserError, match="Version 2, the one before, is not in"):
-        box.go_to(None)
 
 
 def test_an_export_replaces_nothing(birds: Store, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from running import QUICK
 
 from hashprompt import sweep
+from hashprompt.sweeps import engines
 from hashprompt.sweeps.engines import Engine, make_engine
 from hashprompt.sweeps.grid import read_grid
 from hashprompt.sweeps.runner import Sweep, run_sweep
@@ -39,7 +40,7 @@ def kill_one_in_its_second_task(engine: Engine, out: Path) -> None:
     while time.monotonic() < deadline:
         for _, state in Sweep.load(out).states():
             if state.state == "running" and state.details["task"] >= 1:
-                os.kill(int(state.details["where"].rpartition(" ")[2]), signal.SIGKILL)
+                os.kill(state.details["process"], signal.SIGKILL)
                 return
         assert engine.is_working, Sweep.load(out).states()
         time.sleep(0.1)
@@ -64,6 +65,17 @@ def test_a_killed_worker_costs_nothing(
     for ours, theirs in zip(*(s.results()["hash (paper)"] for s in (found, alone)), strict=True):
         assert ours["accuracy"] == theirs["accuracy"]
         assert ours["diagnostics"] == theirs["diagnostics"]
+
+
+def test_a_job_whose_process_always_dies_fails_after_counted_attempts(
+    grid: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_attempt_on_ray", lambda job: os.kill(os.getpid(), 9))
+    one = read_grid({**grid, "seeds": 0}).runs()
+    sweep = run_sweep(one, tmp_path, make_engine("ray", None, 2), quiet=True)
+    ((_, state),) = sweep.states()
+    assert state.details["attempts"] == 3
+    assert state.details["error"] == "the process or the machine that ran it died (WorkerCrashed)"
 
 
 def test_bad_input_is_told(grid: dict[str, Any], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -186,7 +187,7 @@ def test_a_stopped_sweep_is_resumed(
 ) -> None:
     """Ctrl-C saves; if we are killed, the worker notices, saves and ends."""
     command = Command({**grid, "methods": "patient"}, tmp_path)
-    worker = int(command.wait_for_second_task()["where"].rpartition(" ")[2])
+    worker = command.wait_for_second_task()["process"]
     command.process.send_signal(number)
     time.sleep(0.5)
     (own_methods / "go").touch()  # the second task may begin, and is stopped there
@@ -223,8 +224,9 @@ def test_one_sweep_at_a_time(grid: dict[str, Any], tmp_path: Path) -> None:
 
 def progress(**changes: Any) -> dict[str, Any]:
     now = time.time()
-    told = {"where": "here · 1", "started": now - 60, "updated": now, "first_task": 0, "tasks": 4}
-    return {**told, "task": 1, "phase": "train", "done": 5, "steps": 10, **changes}
+    here = {"machine": platform.node(), "process": os.getpid()}
+    about = {**here, "started": now - 60, "updated": now, "first_task": 0, "tasks": 4}
+    return {**about, "task": 1, "phase": "train", "done": 5, "steps": 10, **changes}
 
 
 def test_the_table_of_what_runs(grid: dict[str, Any], tmp_path: Path) -> None:
@@ -245,8 +247,20 @@ def test_the_table_of_what_runs(grid: dict[str, Any], tmp_path: Path) -> None:
         "now": "train 5/10",
         "ETA": "0:02:12",
     }
-    folder.write_progress(planned[0].digest, progress(updated=time.time() - MAX_SILENT_SECONDS - 1))
-    assert found.states()[0][1].state == "waiting"  # whoever worked on it is gone
+
+
+def test_a_run_whose_process_is_gone_waits(grid: dict[str, Any], tmp_path: Path) -> None:
+    planned = read_grid({**grid, "methods": "simplecil"}).runs()
+    folder = SweepFolder(tmp_path)
+    folder.write_runs(planned)
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    silent = {"updated": time.time() - MAX_SILENT_SECONDS - 1}
+    states = []
+    for changes in ({}, {"process": ended.pid}, {"process": ended.pid, "machine": "far"}, silent):
+        folder.write_progress(planned[0].digest, progress(**changes))
+        states += [state.state for _, state in Sweep.load(tmp_path).states()]
+    assert states == ["running", "waiting", "running", "waiting"]
 
 
 def test_the_plan_of_a_sweep(

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from hashprompt.errors import UserError
+from hashprompt.errors import UserError, shortened
 from hashprompt.options import unknown
 from hashprompt.runs.worker_process import WorkerEnded, WorkerProcess
 from hashprompt.storage.files import inside, make_folder
@@ -79,7 +79,7 @@ def make_engine(name: str, workers: int | None, retries: int, **resources: Any) 
         raise UserError(f"retries={retries}: give 0 for none.")
     resources = {option: value for option, value in resources.items() if value is not None}
     if name == "ray":
-        return Engine(ray_workers(retries, **resources), workers, retries)
+        return Engine(ray_workers(**resources), workers, retries)
     if name != "processes":
         raise UserError(unknown("engine", name, ("processes", "ray")))
     if resources:
@@ -127,16 +127,13 @@ class ProcessWorker:
         self._process.stop()
 
 
-def ray_workers(
-    retries: int, address: str | None = None, cpus: float = 1.0, gpus: float = 0.0
-) -> "MakeWorker":
+def ray_workers(address: str | None = None, cpus: float = 1.0, gpus: float = 0.0) -> "MakeWorker":
     """Workers that make every job a task of a Ray cluster.
 
-    Ray repeats a task whose machine or process died. The run then resumes from the checkpoint in
-    the sweep's folder, which all machines must see under the same path or URI.
+    A further attempt, on any machine, resumes from the checkpoint in the sweep's folder, which all
+    machines must see under the same path or URI.
 
     Args:
-        retries: how often Ray repeats a task.
         address: of the cluster, as `ray.init` takes it; default: one on this machine.
         cpus, gpus: of one run; a fraction of a GPU is shared.
     """
@@ -153,8 +150,9 @@ def ray_workers(
                 ray.init(address, log_to_driver=False, include_dashboard=False)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise UserError(f"No Ray cluster at {address}: {error}") from error
-        resources = {"num_cpus": cpus, "num_gpus": gpus}
-        return RayWorker(ray, ray.remote(max_retries=retries, **resources)(_attempt_on_ray))
+        # The engine repeats and counts attempts, Ray does not.
+        how = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": 0}
+        return RayWorker(ray, ray.remote(**how)(_attempt_on_ray))
 
     return make
 
@@ -181,8 +179,12 @@ class RayWorker:
             return SweepOutcome(**self._ray.get(running))
         except (errors.TaskCancelledError, KeyboardInterrupt):
             return SweepOutcome("stopped")
-        except errors.RayError as error:  # the process died too often, or the machine is gone
-            return SweepOutcome("refused", f"{type(error).__name__}: {error}")
+        except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError) as error:
+            kind = type(error).__name__.removesuffix("Error")
+            died = f"the process or the machine that ran it died ({kind})"
+            return SweepOutcome("failed", died)
+        except errors.RayError as error:
+            return SweepOutcome("failed", f"{type(error).__name__}: {shortened(error, 500)}")
 
     def stop(self) -> None:
         self._stopped.set()

@@ -7,6 +7,8 @@ OUT/progress/DIGEST.json     its position
 OUT/failed/DIGEST.json       its error
 """
 
+import os
+import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,7 +48,8 @@ class StoredSweep(Schema):
 class RunProgress(Schema):
     """`progress/DIGEST.json`: the position of an active run."""
 
-    where: str  # machine and process
+    machine: str
+    process: Count
     started: float  # seconds since 1970, as the next
     updated: float
     first_task: Count  # where the process began
@@ -157,7 +160,7 @@ class SweepFolder:
         if failure is not None:
             return RunStatus("failed", failure)
         progress = self._read("progress", run.digest, RunProgress)
-        if progress is not None and now - progress["updated"] < MAX_SILENT_SECONDS:
+        if progress is not None and _is_alive(progress, now):
             return RunStatus("running", progress)
         return RunStatus("waiting", progress or {})
 
@@ -166,6 +169,21 @@ class SweepFolder:
             return read_json(inside(self.path, kind, f"{digest}.json"), schema, ADVICE)
         except (FileNotFoundError, DamagedError):  # it will be written again
             return None
+
+
+def _is_alive(progress: dict[str, Any], now: float) -> bool:
+    """Whether a run that has reported its progress is still active."""
+    if now - progress["updated"] > MAX_SILENT_SECONDS:
+        return False
+    if progress["machine"] != platform.node() or os.name != "posix":  # elsewhere 0 is a signal
+        return True
+    try:
+        os.kill(progress["process"], 0)
+    except PermissionError:  # of another user
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def open_folder(place: str | Path) -> SweepFolder:

@@ -51,7 +51,8 @@ class ProgressFile(Callback):
         self._folder, self._digest = folder, digest
         self._written = 0.0
         self._now: dict[str, Any] = {
-            "where": f"{platform.node()} · {os.getpid()}",
+            "machine": platform.node(),
+            "process": os.getpid(),
             "started": time.time(),
             **dict.fromkeys(("first_task", "tasks", "task", "done", "steps"), 0),
             "phase": "",

@@ -202,3 +202,18 @@ def test_an_answer_of_a_plain_vit_needs_torch_alone(tmp_path: Path) -> None:
     script = SCRIPT.replace(repr(HEAVY), repr(HEAVIER))
     said = python("-c", script, json.dumps([["predict", "zoo", "a.png"]]), cwd=tmp_path)
     assert json.loads(said) == {"predict zoo a.png": [0, ["torch"]]}
+
+
+def test_ctrl_c_during_the_imports_ends_quietly() -> None:
+    """The interruption comes at the first module that the command line needs."""
+    code = """if True:
+        import runpy, sys
+        class Interrupting:
+            def find_spec(self, name, *_):
+                if name == "hashprompt.cli":
+                    raise KeyboardInterrupt
+        sys.meta_path.insert(0, Interrupting())
+        runpy.run_module("hashprompt", run_name="__main__")
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

@@ -147,6 +147,23 @@ def test_a_client_that_leaves_while_it_sends_is_no_fault(
     assert "Traceback" not in caplog.text
 
 
+def test_a_server_that_stops_says_so_to_a_client_that_sends(
+    original: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "GRACE", 0.1)
+    settings, listening = ServeSettings(original, read_only=True), server.listen("127.0.0.1", 0)
+    running = server.uvicorn_server(Service(settings, ThreadWorker()))
+    thread = threading.Thread(target=running.run, args=([listening],))
+    thread.start()
+    line = connect(listening.getsockname()[1], ASK % 1000 + b"\r\n--b\r\n")
+    until(lambda: running.server_state.tasks)
+    running.should_exit = True
+    thread.join(PATIENCE)
+    status, content = answer(line)
+    assert (status, b"server is stopping" in content) == (503, True)
+    assert not any(record.exc_info for record in caplog.records)
+
+
 def test_a_client_that_sends_too_much_gets_the_reason(port: int) -> None:
     line = connect(port, ASK % 3_000_000 + b"\r\n")
     line.sendall(bytes(3_000_000))

@@ -124,6 +124,9 @@ class _Exchange:
             await self._refuse(refusal)
         except (Gone, ClientDisconnect):
             log("client gone", request=self.id)
+        except asyncio.CancelledError:  # uvicorn stops, and has waited long enough
+            self.is_received = True  # as far as it will be
+            await self._refuse(Refusal(503, "The server is stopping. Send this again later.", 5))
         except Exception:
             guard.metrics.faults.inc()
             log("fault", logging.ERROR, fault=True, request=self.id, path=self.path)

@@ -23,7 +23,7 @@ from hashprompt.report.compare import Comparison, Row, Run
 from hashprompt.report.compare_figures import compare_figure, cost_figure
 from hashprompt.report.figures import FIGURES, render
 from hashprompt.report.html import render_page
-from hashprompt.storage.download import show_on_terminal
+from hashprompt.storage import download
 from hashprompt.texts import json_text, markdown_text, visible
 from hashprompt.ui.progress import ProgressBars
 from hashprompt.ui.terminal import PlainTable, Terminal, styled
@@ -129,8 +129,11 @@ def test_a_download_shows_its_file_as_it_is(monkeypatch: pytest.MonkeyPatch) -> 
             return True
 
     monkeypatch.setattr(sys, "stderr", Screen())
-    show_on_terminal("\x1b[31mvit\r.bin", 5, 5)
-    assert sys.stderr.getvalue() == "\r\\x1b[31mvit\\r.bin: 0 of 0 MB\n"
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with download._bar("\x1b[31m[bold]vit{0}\r.bin", 5) as show:
+        show(5)
+    assert r"\x1b[31m[bold]vit{0}\r.bin" in sys.stderr.getvalue()
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)

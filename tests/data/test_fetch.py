@@ -140,12 +140,6 @@ def test_what_is_there_is_not_downloaded_again(get: Any, server: Any, tmp_path: 
     assert server.requests == []
 
 
-def test_progress_is_told(data: DataSet, tmp_path: Path) -> None:
-    seen: list[tuple[str, int, int | None]] = []
-    fetch(data, tmp_path / "root", lambda text: None, lambda *step: seen.append(step))
-    assert seen[-1] == ("made.tar.gz", len(CONTENT), len(CONTENT))
-
-
 def test_an_interrupted_download_resumes(get: Any, server: Any, tmp_path: Path) -> None:
     third = len(CONTENT) // 3
     server.cuts = [third] + [0] * download.MAX_IDLE_TRIES

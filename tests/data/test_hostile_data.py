@@ -17,7 +17,6 @@ from hashprompt.data.reading.arrays import read_arrays
 from hashprompt.data.reading.entries import read_list
 from hashprompt.data.reading.images import MAX_PIXELS
 from hashprompt.data.reading.lists import listed_entries
-from hashprompt.data.reading.options import untracked
 from hashprompt.data.sets import photo_sets
 from hashprompt.data.sets.base import need, read_lines
 from hashprompt.data.sets.five import FIVE
@@ -203,10 +202,10 @@ def test_an_idx_file_holds_what_it_promises(tmp_path: Path, content: bytes) -> N
         (raw / f"{part}-images-idx3-ubyte").write_bytes(idx(2, 1, 1) + b"12")
         (raw / f"{part}-labels-idx1-ubyte").write_bytes(idx(2) + b"\x01\x02")
     load = FIVE["MNIST"][1]
-    assert load(tmp_path, untracked).train.labels.tolist() == [1, 2]
+    assert load(tmp_path).train.labels.tolist() == [1, 2]
     (raw / "train-labels-idx1-ubyte").write_bytes(content)
     with pytest.raises(UserError, match="are damaged"):
-        load(tmp_path, untracked)
+        load(tmp_path)
 
 
 def test_a_folder_of_nothing_but_broken_images_is_told(tmp_path: Path) -> None:

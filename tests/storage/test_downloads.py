@@ -28,7 +28,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
 def get(server: WebServer, folder: Path, max_size: int = 10**9) -> bytes:
     """What was downloaded."""
     path = folder / "w.pth"
-    download.download(f"{server.url}/w.pth", path, lambda *_: None, max_size)
+    download.download(f"{server.url}/w.pth", path, max_size)
     return path.read_bytes()
 
 

@@ -53,13 +53,11 @@ def fetch(name: Annotated[str, typer.Argument(metavar="NAME")], root: Root = Non
     from hashprompt.data.fetch import fetch as fetch_set
     from hashprompt.data.sets.base import SETS
     from hashprompt.options import unknown
-    from hashprompt.ui.progress import download_bars
 
     if name not in SETS:
         raise UserError(f"{unknown('data set', name, SETS)} See `hashprompt data list`.")
     print_line(f"Licence of {name}: {SETS[name].licence}.")
-    with download_bars() as watch:
-        fetch_set(SETS[name], _root(root), print_line, watch)
+    fetch_set(SETS[name], _root(root), print_line)
     place = f" --set data_root={root}" if root else ""
     print_line(f"Ready: hashprompt run --stream {name}{place}")
 
@@ -92,9 +90,8 @@ def check(
     from hashprompt.data.checking import checkup
     from hashprompt.data.checking.contact_sheet import contact_sheet
     from hashprompt.storage.files import as_given, write_atomically
-    from hashprompt.ui.progress import reading_bar
 
-    found = checkup.check(name, options, reading_bar)
+    found = checkup.check(name, options)
     _show(found, every)
     if sheet:
         picture = BytesIO()

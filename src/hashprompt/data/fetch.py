@@ -14,12 +14,7 @@ from hashprompt.errors import UserError
 from hashprompt.storage import download, files
 
 
-def fetch(
-    data: DataSet,
-    root: Path,
-    say: Callable[[str], None],
-    watch: download.Watch = download.show_on_terminal,
-) -> None:
+def fetch(data: DataSet, root: Path, say: Callable[[str], None]) -> None:
     """Download the missing files of a data set into the data root, verify and unpack them.
 
     A file that the user put there is used instead of a download, after the same check. Archives
@@ -32,7 +27,7 @@ def fetch(
         if result.exists() and remote.gives:
             say(f"{result} is there.")
             continue
-        file = _published_file(remote, root, watch)
+        file = _published_file(remote, root)
         say(f"{file} is complete (checksum as published).")
         if remote.gives:
             _unpack(file, root / remote.into)
@@ -61,7 +56,7 @@ def verify(file: Path, remote: PublishedFile) -> None:
     )
 
 
-def _published_file(remote: PublishedFile, root: Path, watch: download.Watch) -> Path:
+def _published_file(remote: PublishedFile, root: Path) -> Path:
     """The verified file: one that is there, or a download."""
     target = files.inside(root / remote.into, remote.name)
     for place in (target, root / remote.name):
@@ -69,7 +64,7 @@ def _published_file(remote: PublishedFile, root: Path, watch: download.Watch) ->
             verify(place, remote)
             return place
     try:
-        download.download(remote.url, target, watch, remote.size or download.MAX_SIZE)
+        download.download(remote.url, target, remote.size or download.MAX_SIZE)
     except download.DownloadError as error:
         raise UserError(
             f"Could not get {remote.url}: {error}. Run the command again to resume, or save "

@@ -20,7 +20,6 @@ from hashprompt.options.stream import ReadOptions
 from hashprompt.photos.calibration import MIN_PHOTOS, Strangeness, calibrate, quantiles
 from hashprompt.photos.inputs.image_files import content_digest
 from hashprompt.photos.store.schemas import PhotoRecord
-from hashprompt.ui.progress import reading_bar
 
 TEST = "test"
 
@@ -49,7 +48,7 @@ def reopen_held_out(
         )
     files = [Path(testable[d].path) for d in unchanged]
     options = ReadOptions(short_side, unreadable="skip")
-    images, readable, _ = open_photos(files, options, reading_bar)
+    images, readable, _ = open_photos(files, options)
     digests = [unchanged[index] for index in readable]
     labels = torch.tensor([testable[d].label for d in digests], dtype=torch.int64)
     before = [testable[d].predicted for d in digests]

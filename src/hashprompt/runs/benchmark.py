@@ -32,7 +32,7 @@ from hashprompt.runs.plan import Plan, make_plan, stored_plan
 from hashprompt.runs.run_dir import make_run_dir, only_process
 from hashprompt.storage.files import inside
 from hashprompt.storage.json_files import FORMAT, DamagedError, write_json
-from hashprompt.ui.progress import ProgressBars, reading_bar
+from hashprompt.ui.progress import ProgressBars
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -200,7 +200,7 @@ def prepare(plan: Plan, may_download: bool = True) -> LoadedRun:
         raise UserError(
             f"This run needs `{plan.stream}`. Allow the download: --download (download=True)."
         )
-    stream = load_stream(plan.stream, plan.stream_options, plan.seed, reading_bar)
+    stream = load_stream(plan.stream, plan.stream_options, plan.seed)
     backbone = load_backbone(plan.backbone, plan.run_options.image_size, may_download)
     if stream.scenario not in find_method(plan.method).info.scenarios:
         raise UserError(f"{plan.method} cannot learn {stream.scenario}-incremental streams.")

@@ -8,7 +8,6 @@ import hashlib
 import re
 import shutil
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +18,8 @@ from typing import Any
 
 import httpx2
 from filelock import FileLock
+from rich import progress
+from rich.console import Console
 
 from hashprompt.errors import UserError, shortened
 from hashprompt.storage import files
@@ -33,8 +34,6 @@ PAUSE = 1.0  # seconds between them
 MAX_SIZE = 20 * files.GIGABYTE  # of a file of unknown size
 KEEP_FREE = files.GIGABYTE // 10  # bytes of the disk that stay free
 
-Watch = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in total
-
 
 class DownloadError(Exception):
     """A short reason for a failed download; the caller adds what the user can do."""
@@ -44,24 +43,13 @@ class RefusedError(DownloadError):
     """An error that does not go away by trying again."""
 
 
-def show_on_terminal(name: str, done: int, total: int | None) -> None:
-    """Print the progress on one line if the output is a terminal."""
-    if sys.stderr.isatty():
-        of_total = f" of {total / 1e6:.0f}" if total else ""
-        end = "\n" if done == total else ""
-        text = f"\r{visible(name)}: {done / 1e6:.0f}{of_total} MB"
-        print(text, end=end, file=sys.stderr, flush=True)
-
-
 def file_hash(path: Path, kind: str = "sha256") -> str:
     """The checksum of a file."""
     with files.open_file(path) as file:
         return hashlib.file_digest(file, kind).hexdigest()  # type: ignore[arg-type]
 
 
-def download(
-    url: str, path: Path, watch: Watch = show_on_terminal, max_size: int = MAX_SIZE
-) -> None:
+def download(url: str, path: Path, max_size: int = MAX_SIZE) -> None:
     """Download a file unless it exists, and try again when a connection breaks.
 
     After a failure, the received bytes are kept next to ``path``, and the next call resumes.
@@ -78,7 +66,7 @@ def download(
         with FileLock(files.inside(path.parent, f".{path.name}.lock")):
             if not path.exists():
                 with closing(_Client()) as client:
-                    _download(client, url, path, watch, max_size)
+                    _download(client, url, path, max_size)
     except OSError as error:  # of the disk: network errors became DownloadError below
         raise DownloadError(f"cannot write {path} ({error.strerror or error})") from error
     except UserError as error:  # a link in place of a file of ours
@@ -184,7 +172,19 @@ def _size_of(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _download(client: _Client, url: str, path: Path, watch: Watch, max_size: int) -> None:
+@contextmanager
+def _bar(name: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on the terminal; call the function with the number of bytes so far."""
+    console = Console(stderr=True)
+    text = progress.TextColumn("{task.description}", markup=False)
+    numbers = (progress.DownloadColumn(), progress.TransferSpeedColumn())
+    columns = (text, progress.BarColumn(), *numbers, progress.TimeRemainingColumn())
+    with progress.Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        task = bars.add_task(visible(name), total=total)
+        yield lambda done: bars.update(task, completed=done)
+
+
+def _download(client: _Client, url: str, path: Path, max_size: int) -> None:
     # Not a HEAD request: some stores refuse it. Closing the answer early costs next to nothing.
     with client.get(url, {}) as response:
         _check_answer(response, 0)
@@ -196,23 +196,24 @@ def _download(client: _Client, url: str, path: Path, watch: Watch, max_size: int
     _check_size(part, size, max_size)
     if_range = {"If-Range": version} if version else {}
     idle = 0
-    while size is None or size != _size_of(part):
-        if _size_of(part) > (size or max_size):  # not of this file
-            files.remove_file(part)
-        before = _size_of(part)
-        headers = {"Range": f"bytes={before}-", **if_range} if before else {}
-        try:
-            with client.get(url, headers) as response:
-                for done in _receive(client, response, part, size, max_size):
-                    watch(path.name, done, size)
-            break
-        except RefusedError:
-            raise
-        except DownloadError:
-            idle = 0 if _size_of(part) > before else idle + 1
-            if idle == MAX_IDLE_TRIES:
+    with _bar(path.name, size) as show:
+        while size is None or size != _size_of(part):
+            if _size_of(part) > (size or max_size):  # not of this file
+                files.remove_file(part)
+            before = _size_of(part)
+            headers = {"Range": f"bytes={before}-", **if_range} if before else {}
+            try:
+                with client.get(url, headers) as response:
+                    for done in _receive(client, response, part, size, max_size):
+                        show(done)
+                break
+            except RefusedError:
                 raise
-            time.sleep(PAUSE)
+            except DownloadError:
+                idle = 0 if _size_of(part) > before else idle + 1
+                if idle == MAX_IDLE_TRIES:
+                    raise
+                time.sleep(PAUSE)
     files.rename(part, files.inside(path.parent, path.name))
     ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.part")
     for other in path.parent.iterdir():  # of earlier versions

@@ -1,9 +1,9 @@
-"""Progress of runs, downloads and readers, on the terminal."""
+"""Progress of runs and of own photos, on the terminal."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from rich import progress
 from rich.console import RenderableType
@@ -13,9 +13,6 @@ from rich.text import Text
 from hashprompt.engine.callbacks import Callback, StepEnd
 from hashprompt.ui.terminal import Terminal, styled
 
-T = TypeVar("T")
-MANY_IMAGES = 2000  # fewer are read at once
-
 
 class LineColumn(progress.TextColumn):
     """Text next to a bar: one line, without markup."""
@@ -24,46 +21,22 @@ class LineColumn(progress.TextColumn):
         return styled(self.text_format.format(task=task))
 
 
-def _bars(*columns: progress.ProgressColumn, quiet: bool = False) -> progress.Progress:
-    """Bars that disappear at the end; without a terminal there are none."""
+@contextmanager
+def photo_bar(description: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar that counts photos; call the function with the number of further photos."""
     console = Terminal(stderr=True)
-    return progress.Progress(
+    with progress.Progress(
         LineColumn("{task.description}"),
         progress.BarColumn(),
-        *columns,
+        progress.MofNCompleteColumn(),
+        LineColumn("ETA"),
         progress.TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=quiet or not console.is_terminal,
-    )
-
-
-def reading_bar(items: Iterable[T], description: str, total: int) -> Iterator[T]:
-    """A bar for reading many image files."""
-    with _bars(progress.TaskProgressColumn(), quiet=total < MANY_IMAGES) as bars:
-        yield from bars.track(items, total, description=description)
-
-
-@contextmanager
-def photo_bar(description: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A bar that counts photos; call the function with the number of further photos."""
-    with _bars(progress.MofNCompleteColumn(), LineColumn("ETA"), quiet=quiet) as bars:
+    ) as bars:
         task = bars.add_task(description, total=total)
         yield lambda count: bars.advance(task, count)
-
-
-@contextmanager
-def download_bars() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A bar for each file; call the function with a file, its bytes so far, and all its bytes."""
-    with _bars(progress.DownloadColumn(), progress.TransferSpeedColumn()) as bars:
-        running: dict[str, progress.TaskID] = {}
-
-        def watch(file: str, done: int, total: int | None) -> None:
-            if file not in running:
-                running[file] = bars.add_task(file)
-            bars.update(running[file], completed=done, total=total)
-
-        yield watch
 
 
 @contextmanager

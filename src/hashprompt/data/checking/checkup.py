@@ -11,7 +11,6 @@ from torch import Tensor
 
 from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.reading.image_stores import Photos
-from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets.base import SETS
 from hashprompt.data.streams.names import EMBEDDED
 from hashprompt.data.streams.sources import load_source
@@ -47,10 +46,10 @@ class Checkup:
         return f"{low_w} × {low_h} to {high_w} × {high_h}, median short side {short:g}"
 
 
-def check(name: str, options: StreamOptions, track: Track = untracked) -> Checkup:
+def check(name: str, options: StreamOptions) -> Checkup:
     """Examine a stream, a folder or a file; raises if no image can be read."""
     lenient = options.model_copy(update={"unreadable": "skip"})
-    source = _load(name, lenient, track)
+    source = _load(name, lenient)
     broken = [note for note in source.notes if "cannot be read" in note]
     tables = (source.train, source.test)
     if not any(map(len, tables)):
@@ -75,16 +74,16 @@ def check(name: str, options: StreamOptions, track: Track = untracked) -> Checku
     return found
 
 
-def _load(name: str, options: StreamOptions, track: Track) -> ImageSource:
+def _load(name: str, options: StreamOptions) -> ImageSource:
     """Read a bare folder as tasks of classes or, if classes come back, as domains."""
     if name in EMBEDDED or name in SETS or ":" in name or not Path(name).is_dir():
-        return load_source(name, options, track)
+        return load_source(name, options)
     try:
-        return load_source(f"folders:{name}", options, track)
+        return load_source(f"folders:{name}", options)
     except UserError as error:
         if "is in two tasks" not in str(error):
             raise
-        return load_source(f"domains:{name}", options, track)
+        return load_source(f"domains:{name}", options)
 
 
 def _sizes(tables: Sequence[ImageTable]) -> dict[tuple[int, int], int]:

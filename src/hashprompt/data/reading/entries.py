@@ -16,12 +16,12 @@ from hashprompt.data.reading.folders import EXPECTED, Entry, Groups, walk_classe
 from hashprompt.data.reading.image_stores import open_photos
 from hashprompt.data.reading.images import file_digest
 from hashprompt.data.reading.lists import listed_entries
-from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
-from hashprompt.data.reading.threads import reading_threads
+from hashprompt.data.reading.threads import map_images
 from hashprompt.errors import UserError
 from hashprompt.options.stream import ReadOptions
 from hashprompt.texts import in_natural_order
 
+HOLD_OUT = "toolkit-v1"  # name of our split; another way of drawing needs a new name
 TEST_SHARE = 0.2
 EntryT = TypeVar("EntryT", bound=Entry)
 TASKS = 10  # to cut the classes into, if the data has no groups
@@ -38,7 +38,6 @@ def source_from(
     group_names: tuple[str, ...] = (),
     shared_test: bool = False,
     notes: Iterable[str] = (),
-    track: Track = untracked,
 ) -> ImageSource:
     """Read the images of a list and number its classes and groups.
 
@@ -51,10 +50,10 @@ def source_from(
     """
     entries, split, about_split = divided(entries, split)
     files, shown = [entry.file for entry in entries], [entry.shown for entry in entries]
-    photos, kept, about_reading = open_photos(files, reading, track, shown)
+    photos, kept, about_reading = open_photos(files, reading, shown)
     entries = [entries[index] for index in kept]
-    read = reading_threads().map(file_digest, [entry.file for entry in entries])
-    digests = [d.hex() for d in track(read, "checksums of images", len(entries))]
+    readable = [entry.file for entry in entries]
+    digests = [d.hex() for d in map_images(file_digest, readable, "checksums of images")]
     classes = class_names or tuple(sorted({entry.label for entry in entries}))
     if groups:
         found = {entry.group for entry in entries if entry.part == "train"}
@@ -167,9 +166,7 @@ def _tasks_of(
     return tuple(groups.index(tasks[label]) for label in classes)
 
 
-def read_folders(
-    folder: Path, groups: Groups, reading: ReadOptions, track: Track = untracked
-) -> ImageSource:
+def read_folders(folder: Path, groups: Groups, reading: ReadOptions) -> ImageSource:
     """`folders:DIR` and `domains:DIR`; the layout follows from the depth of the images."""
     entries, notes = walk_classes(folder, groups)
     grouped = any(entry.group for entry in entries)
@@ -182,11 +179,10 @@ def read_folders(
         split="folders",
         groups=groups if grouped else None,
         notes=notes,
-        track=track,
     )
 
 
-def read_list(file: Path, reading: ReadOptions, track: Track = untracked) -> ImageSource:
+def read_list(file: Path, reading: ReadOptions) -> ImageSource:
     """A source from a CSV file; paths in it are relative to its folder."""
     entries, groups = listed_entries(file)
-    return source_from(file.stem, entries, reading, split="list", groups=groups, track=track)
+    return source_from(file.stem, entries, reading, split="list", groups=groups)

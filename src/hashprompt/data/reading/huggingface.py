@@ -8,7 +8,6 @@ from hashprompt.data.dataset import ImageSource
 from hashprompt.data.reading.entries import source_from
 from hashprompt.data.reading.folders import Entry, Part
 from hashprompt.data.reading.images import MAX_BYTES
-from hashprompt.data.reading.options import Track, untracked
 from hashprompt.errors import UserError
 from hashprompt.options.stream import ReadOptions
 from hashprompt.storage.files import read_file
@@ -36,7 +35,7 @@ class EncodedRow:
 
 
 def read_huggingface(
-    name: str, reading: ReadOptions, label_column: str | None = None, track: Track = untracked
+    name: str, reading: ReadOptions, label_column: str | None = None
 ) -> ImageSource:
     """Training and test images with the labels of a column of class names."""
     try:
@@ -75,7 +74,6 @@ def read_huggingface(
         split=f"hub ({test})",
         class_names=classes,
         notes=[note],
-        track=track,
     )
 
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -16,8 +17,7 @@ from hashprompt.data.reading.images import (
     image_size,
     read_image,
 )
-from hashprompt.data.reading.options import Track, untracked
-from hashprompt.data.reading.threads import reading_threads
+from hashprompt.data.reading.threads import map_images, reading_threads
 from hashprompt.errors import UserError
 from hashprompt.options.stream import ReadOptions
 
@@ -138,7 +138,6 @@ class Prefetch:
 def open_photos(
     files: Sequence[ImageFile],
     reading: ReadOptions,
-    track: Track = untracked,
     shown: Sequence[str] = (),
 ) -> tuple[Photos, list[int], tuple[str, ...]]:
     """Prepare images: decoded in memory if they fit, otherwise read from disk.
@@ -160,9 +159,9 @@ def open_photos(
             problems[index] = problem
             return None
 
-    looked = reading_threads().map(lambda index: attempt(encoded.size, index), range(len(files)))
-    sizes = [size or (0, 0) for size in track(looked, "looking at images", len(files))]
-    needed = sum(3 * height * width for height, width in sizes) / 1e9
+    places = range(len(files))
+    sizes = map_images(partial(attempt, encoded.size), places, "looking at images")
+    needed = sum(3 * size[0] * size[1] for size in sizes if size) / 1e9
     fits = needed <= reading.memory_gb
     images = []
 
@@ -172,8 +171,7 @@ def open_photos(
 
     # Images that stay on disk are decoded now only if unreadable ones must be known.
     if fits or reading.unreadable == "skip":
-        decoded = reading_threads().map(decode, range(len(files)))
-        images = list(track(decoded, "reading images", len(files)))
+        images = list(map_images(decode, places, "reading images"))
     store = DecodedImages(images, names) if fits else encoded
     note = f"{len(files):,} images are kept decoded in memory ({needed:.2f} GB)."
     if not fits:
@@ -183,7 +181,7 @@ def open_photos(
             "short_side=256 (which changes the pixels a little), is faster."
         )
     notes = [note, _about_problems(problems, names, reading)] if problems else [note]
-    kept = [index for index in range(len(files)) if index not in problems]
+    kept = [index for index in places if index not in problems]
     return Photos(store, torch.tensor(kept, dtype=torch.int64)), kept, tuple(notes)
 
 

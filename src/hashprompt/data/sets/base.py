@@ -15,7 +15,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hashprompt.data.reading.options import Track
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
 from hashprompt.storage.cache import cache_dir
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from hashprompt.data.dataset import ImageSource
 
 MAX_BYTES = 10**8  # of a list of files; the longest has 3 MB
-Loader = Callable[[Path, StreamOptions, Track], "ImageSource"]
+Loader = Callable[[Path, StreamOptions], "ImageSource"]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from torchvision import datasets
 
 from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.reading.arrays import coarse_source, to_tensor
-from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets.base import need, published_files
 from hashprompt.options.stream import StreamOptions
 
@@ -29,12 +28,12 @@ def cifar_tables(
     return train, test, tuple(parts[0].classes)
 
 
-def load_cifar100(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
+def load_cifar100(root: Path, options: StreamOptions) -> ImageSource:
     train, test, names = cifar_tables(datasets.CIFAR100, root)
     return ImageSource("split-cifar100", train, test, names, tasks=10, split="official")
 
 
-def load_coarse(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
+def load_coarse(root: Path, options: StreamOptions) -> ImageSource:
     train, test, _ = cifar_tables(datasets.CIFAR100, root)
     stored = json.loads((files("hashprompt.data.sets") / "cifar100_coarse.json").read_text())
     fine_to_coarse, names = torch.tensor(stored["fine_to_coarse"]), tuple(stored["names"])

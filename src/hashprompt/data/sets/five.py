@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -12,10 +13,9 @@ from torchvision.datasets import mnist
 
 from hashprompt.data.dataset import ImageSource, ImageTable
 from hashprompt.data.reading.arrays import read_arrays
-from hashprompt.data.reading.entries import held_out, source_from
-from hashprompt.data.reading.folders import Entry, scan_classes
+from hashprompt.data.reading.entries import HOLD_OUT, held_out, source_from
+from hashprompt.data.reading.folders import walk_classes
 from hashprompt.data.reading.image_stores import DecodedImages, PhotoBatch, Photos
-from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
 from hashprompt.data.sets.base import need, published_files
 from hashprompt.data.sets.cifar import cifar_tables
 from hashprompt.errors import UserError
@@ -26,11 +26,11 @@ LETTERS_TEST_SHARE = 0.1
 IDX = ("images-idx3", "labels-idx1")  # files of MNIST
 
 
-FiveLoader = Callable[[Path, Track], ImageSource]
+FiveLoader = Callable[[Path], ImageSource]
 
 
 def _idx(kind: type[datasets.MNIST]) -> FiveLoader:
-    def load(root: Path, track: Track) -> ImageSource:
+    def load(root: Path) -> ImageSource:
         folder = root / kind.__name__ / "raw"
         parts = ("train", "t10k")
         files = [folder / f"{part}-{what}-ubyte" for part in parts for what in IDX]
@@ -52,7 +52,7 @@ def _idx(kind: type[datasets.MNIST]) -> FiveLoader:
     return load
 
 
-def _svhn(root: Path, track: Track) -> ImageSource:
+def _svhn(root: Path) -> ImageSource:
     need(root, "train_32x32.mat", "test_32x32.mat")
     with published_files(root / "train_32x32.mat"):
         parts = [datasets.SVHN(str(root), split=split) for split in ("train", "test")]
@@ -64,33 +64,27 @@ def _svhn(root: Path, track: Track) -> ImageSource:
     return ImageSource("SVHN", train, test, names, 1, split="official")
 
 
-def _cifar10(root: Path, track: Track) -> ImageSource:
+def _cifar10(root: Path) -> ImageSource:
     train, test, names = cifar_tables(datasets.CIFAR10, root)
     return ImageSource("CIFAR-10", train, test, names, 1, split="official")
 
 
-def _letters(root: Path, track: Track) -> ImageSource:
+def _letters(root: Path) -> ImageSource:
     """notMNIST as packed for continual learning (Train, Test), or the author's small archive."""
     packed, small = root / "notMNIST", root / "notMNIST_small"
     if (packed / "Train").is_dir():
-        origin, folders = "acl", {"Train": packed / "Train", "Test": packed / "Test"}
+        entries, split = walk_classes(packed, "classes")[0], "acl"
     else:
         need(root, small.name)
         inner = small / small.name  # in some archives there is a folder inside the folder
-        origin, folders = f"{HOLD_OUT} 90/10", {"": inner if inner.is_dir() else small}
-    entries = []
-    for part, folder in folders.items():
-        for label, paths in scan_classes(folder)[0].items():
-            names = [f"{label}/{path.name}" for path in paths]
-            tested = set(names) if part == "Test" else set()
-            if not part:
-                tested = held_out(names, LETTERS_TEST_SHARE)
-            entries += [
-                Entry(path, f"{part}/{name}", label, "test" if name in tested else "train")
-                for path, name in zip(paths, names, strict=True)
-            ]
+        entries, _ = walk_classes(inner if inner.is_dir() else small, "classes")
+        split = f"{HOLD_OUT} 90/10"
+        tested: set[str] = set()
+        for _, of_class in groupby(entries, lambda entry: entry.label):
+            tested |= held_out([entry.name for entry in of_class], LETTERS_TEST_SHARE)
+        entries = [replace(e, part="test" if e.name in tested else "train") for e in entries]
     reading = ReadOptions(unreadable="skip", upright=False)  # a few are known to be broken
-    return source_from("notMNIST", entries, reading, split=origin, track=track)
+    return source_from("notMNIST", entries, reading, split=split)
 
 
 FIVE: dict[str, tuple[str, FiveLoader]] = {
@@ -102,9 +96,9 @@ FIVE: dict[str, tuple[str, FiveLoader]] = {
 }
 
 
-def load_five(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
+def load_five(root: Path, options: StreamOptions) -> ImageSource:
     """Labels are 10 · task + label."""
-    parts = {title: _one(root, track, *how) for title, how in FIVE.items()}
+    parts = {title: _one(root, *how) for title, how in FIVE.items()}
     tables = [getattr(part, name) for name in ("train", "test") for part in parts.values()]
     images = [image for table in tables for image in _images_of(table)]  # of 28 and 32 px
     store = DecodedImages(images, [f"image {index}" for index in range(len(images))])
@@ -129,10 +123,10 @@ def _images_of(table: ImageTable) -> Tensor | PhotoBatch:
     return images if isinstance(images, Tensor) else images[torch.arange(len(table))]
 
 
-def _one(root: Path, track: Track, key: str, load: FiveLoader) -> ImageSource:
+def _one(root: Path, key: str, load: FiveLoader) -> ImageSource:
     """A set from the published files, else from the one .npz file that is named after it."""
     try:
-        return load(root, track)
+        return load(root)
     except FileNotFoundError:
         pattern = re.compile(rf"{key}(?![0-9]).*\.npz", re.IGNORECASE)
         packs = [path for path in sorted(root.glob("*.npz")) if pattern.fullmatch(path.name)]

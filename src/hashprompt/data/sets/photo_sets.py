@@ -2,13 +2,20 @@
 
 import hashlib
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from hashprompt.data.dataset import ImageSource
-from hashprompt.data.reading.entries import read_folders, source_from
-from hashprompt.data.reading.folders import Entry, Part, list_folder, scan_classes, subfolders
-from hashprompt.data.reading.options import HOLD_OUT, Track, untracked
+from hashprompt.data.reading.entries import HOLD_OUT, read_folders, source_from
+from hashprompt.data.reading.folders import (
+    Entry,
+    Part,
+    list_folder,
+    scan_classes,
+    subfolders,
+    walk_classes,
+)
 from hashprompt.data.sets.base import need, read_lines
 from hashprompt.errors import UserError, shortened
 from hashprompt.options.stream import StreamOptions
@@ -19,7 +26,7 @@ from hashprompt.storage.files import read_file
 CUB_FOLDER, LAMDA_FOLDER = "CUB_200_2011", "cub"
 
 
-def load_cub(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
+def load_cub(root: Path, options: StreamOptions) -> ImageSource:
     folder = root / CUB_FOLDER
     need(folder, "images.txt", "train_test_split.txt", "images")
     paths, in_training = (
@@ -37,12 +44,12 @@ def load_cub(root: Path, options: StreamOptions, track: Track = untracked) -> Im
             f"{folder} is damaged: train_test_split.txt lacks {error}. Unpack the archive again."
         ) from error
     reading = options.reading(upright=False)
-    return source_from("split-cub200", entries, reading, split="official", track=track)
+    return source_from("split-cub200", entries, reading, split="official")
 
 
-def load_cub_lamda(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
+def load_cub_lamda(root: Path, options: StreamOptions) -> ImageSource:
     need(root, f"{LAMDA_FOLDER}/train", f"{LAMDA_FOLDER}/test")
-    source = read_folders(root / LAMDA_FOLDER, "tasks", options.reading(upright=False), track)
+    source = read_folders(root / LAMDA_FOLDER, "tasks", options.reading(upright=False))
     return replace(source, name="split-cub200-lamda", split="lamda")
 
 
@@ -57,10 +64,12 @@ R_LISTS_MD5 = {  # the lists of CODA-Prompt, used by several papers
 LISTED, AS_FOUND = "coda-yaml", "folders"
 
 
-def load_imagenet_r(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
+def load_imagenet_r(root: Path, options: StreamOptions) -> ImageSource:
     need(root, R_FOLDER)
-    found = _renditions(root / R_FOLDER)
-    parts = {name: part for name, (_, part) in found.items()}
+    # HiDe-Prompt's code moves images into train/ and test/.
+    images, _ = walk_classes(root / R_FOLDER, "classes")
+    found = {"/".join(PurePosixPath(image.name).parts[-2:]): image for image in images}
+    parts = {name: image.part for name, image in found.items()}
     split, notes = options.split, []
     if split is None:
         lists = all((root / name).is_file() for name in R_LISTS.values())
@@ -73,29 +82,12 @@ def load_imagenet_r(root: Path, options: StreamOptions, track: Track = untracked
         parts = dict.fromkeys(found, "")
     elif not all(parts.values()):
         raise UserError(f"split=folders needs {R_FOLDER}/train and {R_FOLDER}/test in {root}.")
-    entries = [
-        Entry(found[name][0], name, PurePosixPath(name).parts[0], part)
-        for name, part in parts.items()
-    ]
+    entries = [replace(found[name], name=name, part=part) for name, part in parts.items()]
     reading = options.reading(upright=False)
-    return source_from("split-imagenet-r", entries, reading, split=split, notes=notes, track=track)
+    return source_from("split-imagenet-r", entries, reading, split=split, notes=notes)
 
 
-def _renditions(folder: Path) -> dict[str, tuple[Path, Part]]:
-    """`wnid/file` -> where it is. HiDe-Prompt's code moves images into train/ and test/."""
-    places: list[tuple[Part, Path]] = [("train", folder / "train"), ("test", folder / "test")]
-    moved = [(part, place) for part, place in places if place.is_dir()]
-    return {
-        f"{label}/{path.name}": (path, part)
-        for part, place in moved or [("", folder)]
-        for label, paths in scan_classes(place)[0].items()
-        for path in paths
-    }
-
-
-def _listed(
-    root: Path, found: dict[str, tuple[Path, Part]]
-) -> tuple[dict[str, Part], str, list[str]]:
+def _listed(root: Path, found: Collection[str]) -> tuple[dict[str, Part], str, list[str]]:
     """The part of each listed image, the name of the split, and notes."""
     parts: dict[str, Part] = {}
     split, notes = LISTED, []
@@ -128,7 +120,7 @@ CORE50_TRAIN, CORE50_TEST = (1, 2, 4, 5, 6, 8, 9, 11), (3, 7, 10)
 CORE50_OBJECTS = tuple(f"o{number}" for number in range(1, 51))
 
 
-def load_core50(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
+def load_core50(root: Path, options: StreamOptions) -> ImageSource:
     """Training sessions are domains; the test set is the same after every one of them."""
     folder = root / CORE50_FOLDER
     need(folder, *(f"s{session}" for session in (*CORE50_TRAIN, *CORE50_TEST)))
@@ -152,7 +144,6 @@ def load_core50(root: Path, options: StreamOptions, track: Track = untracked) ->
         class_names=CORE50_OBJECTS,
         group_names=_session_order(root, options.domain_order),
         shared_test=True,
-        track=track,
     )
 
 
@@ -176,7 +167,7 @@ TINY_FOLDER = "tiny-imagenet-200"
 TINY_ANNOTATIONS = "val_annotations.txt"
 
 
-def load_tiny_imagenet(root: Path, options: StreamOptions, track: Track = untracked) -> ImageSource:
+def load_tiny_imagenet(root: Path, options: StreamOptions) -> ImageSource:
     folder = root / TINY_FOLDER
     need(folder, "train", "val")
     entries = _by_class(folder / "train", "train")
@@ -185,7 +176,7 @@ def load_tiny_imagenet(root: Path, options: StreamOptions, track: Track = untrac
     else:
         entries += _by_class(folder / "val", "test")
     reading = options.reading(upright=False)
-    return source_from("split-tiny-imagenet", entries, reading, split="official (val)", track=track)
+    return source_from("split-tiny-imagenet", entries, reading, split="official (val)")
 
 
 def _by_class(folder: Path, part: Part) -> list[Entry]:

@@ -9,7 +9,6 @@ from hashprompt.data.reading.arrays import read_arrays
 from hashprompt.data.reading.entries import read_folders, read_list
 from hashprompt.data.reading.folders import Groups
 from hashprompt.data.reading.huggingface import read_huggingface
-from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.sets.base import SETS, DataSet, data_root, explain_missing
 from hashprompt.data.streams import embedded
 from hashprompt.data.streams.names import split_name
@@ -23,31 +22,31 @@ def embedded_source(name: str) -> ImageSource:
     return getattr(embedded, name.replace("-", "_"))()  # a function with the name of the stream
 
 
-def load_source(name: str, options: StreamOptions, track: Track = untracked) -> ImageSource:
+def load_source(name: str, options: StreamOptions) -> ImageSource:
     """Read the images of a stream."""
     data = SETS.get(name)
     _check_options(name, data, options)
     brought = split_name(name)
     if brought is None:
-        return embedded_source(name) if data is None else load_set(data, options, track)
+        return embedded_source(name) if data is None else load_set(data, options)
     prefix, place = brought
     match prefix:
         case "npz":
             return read_arrays(Path(place), options.labels)
         case "csv":
-            return read_list(Path(place), options.reading(), track)
+            return read_list(Path(place), options.reading())
         case "hf":
-            return read_huggingface(place, options.reading(), options.label_column, track)
+            return read_huggingface(place, options.reading(), options.label_column)
         case _:
             groups: Groups = "tasks" if prefix == "folders" else "domains"
-            return read_folders(Path(place), groups, options.reading(), track)
+            return read_folders(Path(place), groups, options.reading())
 
 
-def load_set(data: DataSet, options: StreamOptions, track: Track = untracked) -> ImageSource:
+def load_set(data: DataSet, options: StreamOptions) -> ImageSource:
     """A published benchmark from the data root."""
     root = data_root(options.data_root)
     try:
-        source = data.load(root, options, track)
+        source = data.load(root, options)
     except FileNotFoundError as error:
         raise explain_missing(data, root, error.filename) from error
     found = (len(source.train), len(source.test))

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from hashprompt.data.dataset import ImageSource, ImageTable, concatenate, tensor_hash
-from hashprompt.data.reading.options import Track, untracked
 from hashprompt.data.streams.class_orders import order_classes
 from hashprompt.data.streams.sources import load_source
 from hashprompt.errors import UserError
@@ -57,9 +56,9 @@ def joint(stream: Stream) -> Stream:
     return replace(stream, tasks=(merged,), joint_of=stream.tasks)
 
 
-def load_stream(name: str, options: StreamOptions, seed: int, track: Track = untracked) -> Stream:
-    """Load a source by name and cut it into tasks; `track` shows the progress of reading."""
-    return cut_source(load_source(name, options, track), name, options, seed)
+def load_stream(name: str, options: StreamOptions, seed: int) -> Stream:
+    """Load a source by name and cut it into tasks."""
+    return cut_source(load_source(name, options), name, options, seed)
 
 
 def cut_source(source: ImageSource, name: str, options: StreamOptions, seed: int) -> Stream:

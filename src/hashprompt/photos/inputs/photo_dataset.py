@@ -18,7 +18,6 @@ from hashprompt.photos.inputs.image_files import content_digest
 from hashprompt.photos.inputs.learn_inputs import LabelledImages, labelled_images
 from hashprompt.photos.inputs.names import resolve_names, shorten
 from hashprompt.texts import counted
-from hashprompt.ui.progress import reading_bar
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,7 @@ def _without_repeats(
 def _read(photos: Sequence[Photo], options: ReadOptions) -> tuple[Photos, list[Photo], list[str]]:
     """The images that can be read, the photos they belong to, each with its part, and notes."""
     files, shown = [photo.file for photo in photos], [photo.shown for photo in photos]
-    images, readable, notes = open_photos(files, options, reading_bar, shown)
+    images, readable, notes = open_photos(files, options, shown)
     found = [photos[index] for index in readable]
     # By content: the same photos are held out wherever they are. The plan prints how many.
     parted, *_ = divided(found, "given", lambda photo: photo.digest)

@@ -35,7 +35,8 @@ DECAY = {"schedule": "cosine"}
 def narrow_backbone() -> LoadedBackbone:
     """A ViT of six blocks and width 32 for images of 32 pixels, with random weights."""
     torch.manual_seed(0)
-    vit = PlainViT(Architecture(img_size=32, patch_size=8, embed_dim=32, depth=6, num_heads=2))
+    sizes = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 6, "num_heads": 2}
+    vit = PlainViT(Architecture.model_validate(sizes))
     for parameter in vit.parameters():
         nn.init.normal_(parameter, std=0.2)
     colours = (0.5, 0.5, 0.5)

@@ -232,12 +232,20 @@ def verdicts(file: str, what: str) -> str:
         form = FORMATS.get(checked.claim.metric, "+.2f")
         summary = (f"**{checked.verdict(place)}**" for place in places.values())
         lines.append([f"**{checked.claim.name}**", *summary, ""])
+        not_run = 0
         for check in checked.claim.checks:
-            found = {f.place: f for f in checked.findings if f.check == check}
-            texts = ((f := found[place].difference) and f.text(form) for place in places.values())
+            found = {f.place: f for f in checked.findings if f.check == check and f.difference}
+            not_run += not found
+            if not found:
+                continue
+            shown = ((f := found.get(place)) and f.difference for place in places.values())
+            texts = [difference and difference.text(form) for difference in shown]
             paper = next((f.paper for f in found.values() if f.paper is not None), None)
             cells = [check.text, *texts, None if paper is None else format(paper, form)]
             lines.append([markdown_text(cell) if cell else "–" for cell in cells])
+        if not_run:
+            more = " more" * (not_run < len(checked.claim.checks))
+            lines.append([f"{not_run}{more} not run", *("" for _ in places), ""])
     return markdown(["claim, comparison", *places, "paper"], lines)
 
 

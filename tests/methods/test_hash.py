@@ -16,7 +16,12 @@ from hashprompt.checks.contracts import CONTRACTS
 from hashprompt.checks.example import Example
 from hashprompt.methods.hash.method import Hash, HashConfig
 from hashprompt.methods.hash.router import Routing
-from hashprompt.methods.hash.routing_report import describe_routing, routing_measures
+from hashprompt.methods.hash.routing_report import (
+    describe_routing,
+    difficulties,
+    rank_correlation,
+    routing_measures,
+)
 from hashprompt.runs import benchmark
 
 SMALL: dict[str, Any] = {
@@ -107,6 +112,18 @@ def test_images_of_the_task_are_routed_as_in_training(scope: str) -> None:
         share = torch.bincount(top.flatten(), minlength=4).max() / len(top)
         assert found["favourite_share"] == pytest.approx(float(share))
     assert found["delta_over_spread"] > 0
+    assert -1 <= found["entropy_by_difficulty"] <= 1
+
+
+def test_difficulty_is_the_distance_from_the_class_mean_in_frozen_features() -> None:
+    _, (task, _, _) = make()
+    features, labels = task.features().numpy(), task.labels.numpy()
+    means = np.stack([features[labels == label].mean(0) for label in labels])
+    expected = np.linalg.norm(features - means, axis=1)
+    np.testing.assert_allclose(difficulties(task).numpy(), expected, rtol=1e-5)
+    assert rank_correlation(tensor([1.0, 2, 3]), tensor([1.0, 10, 100])) == pytest.approx(1)
+    assert rank_correlation(tensor([1.0, 2, 3]), tensor([2.0, 1, 0])) == pytest.approx(-1)
+    assert rank_correlation(tensor([1.0, 1, 1]), tensor([2.0, 1, 0])) == 0
 
 
 # The contracts under other readings. ---------------------------------------------------------

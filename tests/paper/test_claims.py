@@ -130,6 +130,24 @@ def test_at_full_every_data_set_is_compared(tmp_path: Path) -> None:
     assert lines[1][4] == "+1.11"  # 78.10 − 76.99 on ImageNet-R
 
 
+def test_losses_over_longer_streams_are_compared(tmp_path: Path) -> None:
+    """Hash loses 1 point from 10 tasks to 20, CODA-Prompt 5; in the paper 0.95 and 5.00."""
+    values = {"Hash, 10": 60.0, "Hash, 20": 59.0, "CODA-Prompt, 10": 50.0, "CODA-Prompt, 20": 45.0}
+    faa = {f"F4 {name} tasks": value for name, value in values.items()}
+    write_ledger(tmp_path, ["F4"], lambda row, seed: faa.get(row, 0.0) + 10 * seed)
+    first = rows_of(tmp_path, "Longer streams cost less")[0]
+    text = "(Hash, 20 tasks − Hash, 10 tasks) − (CODA-Prompt, 20 tasks − CODA-Prompt, 10 tasks)"
+    assert first == [text, "nano", "+4.00 [+4.00, +4.00]", "3", "+4.05 (CIFAR-100)", "supported"]
+
+
+def test_one_row_is_compared_with_zero(tmp_path: Path) -> None:
+    found = [{"task": task, "entropy_by_difficulty": 0.1 * task} for task in range(3)]
+    write_ledger(tmp_path, ["T5"], by_row(FAA), diagnostics=found)
+    lines = rows_of(tmp_path, "Harder images use more prompts")
+    assert [line[0] for line in lines] == ["MoE", "MoE + HDR + HGM"]
+    assert {(line[2], line[-1]) for line in lines} == {("+0.10 [+0.10, +0.10]", "supported")}
+
+
 def test_evaluations_of_copies_are_joined(tmp_path: Path) -> None:
     ways = {"a": {}, "b": {"batch 1": {"average": 70.0}}, "c": {"batch 8": {"average": 70.0}}}
     for name, found in ways.items():
@@ -153,5 +171,5 @@ def test_claims_name_rows_and_evaluations_that_exist() -> None:
         assert claim.metric in MEASURES
         for check in claim.checks:
             experiment = find_experiment(check.table)
-            assert {check.ours, check.theirs} <= {row.name for row in experiment.rows}
+            assert {name for _, name in check.terms} <= {row.name for row in experiment.rows}
             assert set(check.evaluations) <= experiment.evaluate.keys()

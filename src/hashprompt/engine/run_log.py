@@ -37,6 +37,7 @@ class Diagnostics(Schema):
     routing_by_class: Share | None = None
     favourite_share: Share | None = None
     usage_entropy: Share | None = None
+    entropy_by_difficulty: Annotated[float, Field(ge=-1, le=1)] | None = None
     drift: Annotated[float, Field(ge=0)] | None = None  # of old class means, in σ
 
 

@@ -12,7 +12,7 @@ from hashprompt.paper.data import find_experiment, read_data
 from hashprompt.paper.grids import Place
 from hashprompt.paper.results import Results
 from hashprompt.report.measures import MEASURES, evaluation
-from hashprompt.report.statistics import Difference, paired_difference
+from hashprompt.report.statistics import Difference, difference_of
 from hashprompt.report.text_table import TextTable
 
 Verdict = Literal["supported", "not supported", "mixed", "one run", "not run"]
@@ -27,22 +27,32 @@ FORMATS = {"hours": "+.3g", "usage entropy": "+.3f", "prompt parameters": "+,.0f
 
 
 class Check(Options):
-    """A comparison of two rows.
+    """A comparison of two rows, or of one row with zero.
 
     Args:
         evaluations: names of further evaluations: of ours, of theirs.
+        since: rows of ours and of theirs that their values are counted from, e.g. fewer tasks.
     """
 
     table: str
     ours: str
-    theirs: str
+    theirs: str = ""
     evaluations: list[str] = Field(default_factory=list)
+    since: list[str] = Field(default_factory=list)
+
+    @property
+    def terms(self) -> list[tuple[int, str]]:
+        """Rows with the sign of their values."""
+        named = [self.ours, self.theirs, *self.since]
+        return [(sign, row) for sign, row in zip((1, -1, -1, 1), named, strict=False) if row]
 
     @property
     def text(self) -> str:
-        names = [self.ours, self.theirs]
+        names = [self.ours, *([self.theirs] if self.theirs else [])]
         if self.evaluations:
             names = [f"{row}, {name}" for row, name in zip(names, self.evaluations, strict=True)]
+        if self.since:
+            names = [f"({row} − {since})" for row, since in zip(names, self.since, strict=True)]
         return " − ".join(names)
 
 
@@ -101,8 +111,16 @@ class CheckedClaim:
 
 @cache
 def claims() -> tuple[Claim, ...]:
-    """All claims, in the order of the paper."""
-    return tuple(Claim(**claim) for claim in read_data("claims.yaml"))
+    """All claims, in the order of the paper. A list of `theirs` is a check with each row."""
+    stored = read_data("claims.yaml")
+    for claim in stored:
+        listed = [(check, check.get("theirs", "")) for check in claim["checks"]]
+        claim["checks"] = [
+            {**check, "theirs": row}
+            for check, theirs in listed
+            for row in (theirs if isinstance(theirs, list) else [theirs])
+        ]
+    return tuple(Claim(**claim) for claim in stored)
 
 
 def check_claims(results: Results) -> list[CheckedClaim]:
@@ -114,26 +132,30 @@ def _findings(claim: Claim, results: Results) -> Iterator[Finding]:
     for place in results.places:
         for check in claim.checks:
             experiment = find_experiment(check.table)
-            rows = [experiment.row(name) for name in (check.ours, check.theirs)]
-            measures = [evaluation(name) for name in check.evaluations]
-            measures = measures or [MEASURES[claim.metric]] * 2
             for data_set in experiment.sets_at(place.scale):
-                runs = [results.find(place, experiment, row, data_set) for row in rows]
-                ours, theirs = (
-                    {key: measure(result) for key, result in found.items()}
-                    for found, measure in zip(runs, measures, strict=True)
-                )
-                difference = paired_difference(ours, theirs)
-                values = [
-                    experiment.value(row, column)
-                    for column in experiment.columns
-                    for row in rows
-                    if (column.set, column.metric) == (data_set, claim.metric)
-                ]
-                means = [value.mean for value in values if value and not check.evaluations]
-                paper = means[0] - means[1] if len(means) == 2 else None
+                difference, paper = _difference(check, claim.metric, results, place, data_set)
                 verdict = verdict_of(difference, claim)
                 yield Finding(check, place, data_set, difference, paper, verdict)
+
+
+def _difference(
+    check: Check, metric: str, results: Results, place: Place, data_set: str
+) -> tuple[Difference | None, float | None]:
+    """The difference of a check in our runs, and in the paper's own table."""
+    experiment = find_experiment(check.table)
+    columns = [c for c in experiment.columns if (c.set, c.metric) == (data_set, metric)]
+    measures = [evaluation(name) for name in check.evaluations]
+    ours, paper = [], []
+    for number, (sign, name) in enumerate(check.terms):
+        measure, row = measures[number] if measures else MEASURES[metric], experiment.row(name)
+        runs = results.find(place, experiment, row, data_set)
+        found = {key: measure(result) for key, result in runs.items()}
+        ours.append({key: sign * value for key, value in found.items() if value is not None})
+        paper += [sign * v.mean for c in columns if (v := experiment.value(row, c))]
+    shared = set.intersection(*map(set, ours))
+    totals = {key: sum(values[key] for values in ours) for key in ours[0] if key in shared}
+    known = len(paper) == len(ours) and not measures
+    return difference_of(list(totals.values())), sum(paper) if known else None
 
 
 def verdict_of(difference: Difference | None, claim: Claim) -> Verdict:

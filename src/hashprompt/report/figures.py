@@ -158,6 +158,7 @@ ROUTING = {
     "usage_entropy": "entropy of use",
     "routing_varies": "variance between images",
     "routing_by_class": "… of it between classes",
+    "entropy_by_difficulty": "rank correlation of weight entropy and difficulty",
 }
 
 
@@ -166,8 +167,9 @@ def routing(result: ResultData) -> Figure | None:
     entries = [e for e in result.get("diagnostics") or [] if e.get("routing_varies") is not None]
     if not entries:
         return None
-    axes = _over_tasks("Routing", "share", entries, ROUTING)
-    axes.set_ylim(-0.03, 1.03)
+    known = {name: text for name, text in ROUTING.items() if name in entries[0]}
+    axes = _over_tasks("Routing", "share", entries, known)
+    axes.set_ylim(min(-0.03, axes.get_ylim()[0]), 1.03)
     return figure_of(axes)
 
 

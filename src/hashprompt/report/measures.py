@@ -16,6 +16,12 @@ def drift_by_task(result: ResultData) -> dict[int, float]:
     return {e["task"]: e["drift"] for e in entries if e.get("drift") is not None}
 
 
+def new_class_accuracy(result: ResultData) -> float | None:
+    """Mean accuracy on the classes of each task right after it was learned."""
+    values = [row[task] for task, row in enumerate(result["accuracy"])]
+    return fmean(values) if len(values) > 1 and None not in values else None
+
+
 def usage_shares(result: ResultData) -> list[float] | None:
     """Share of each expert in all activations; None without a pool."""
     if not result.get("usage"):
@@ -30,6 +36,13 @@ def usage_entropy(result: ResultData) -> float | None:
     if not shares or len(shares) < 2:
         return None
     return -sum(s * math.log(s) for s in shares if s) / math.log(len(shares))
+
+
+def entropy_by_difficulty(result: ResultData) -> float | None:
+    """Rank correlation of routing entropy with the difficulty of an image, over tasks."""
+    entries = result.get("diagnostics") or []
+    found = [e["entropy_by_difficulty"] for e in entries if "entropy_by_difficulty" in e]
+    return fmean(found) if found else None
 
 
 def variation(shares: Sequence[float]) -> float:
@@ -87,7 +100,9 @@ MEASURES: dict[str, Measure] = {
     "task inference": lambda result: result["after_task"][-1].get("task_inference"),
     "hours": training_hours,
     "drift": lambda result: next(reversed(drift_by_task(result).values()), None),
+    "new classes": new_class_accuracy,
     "usage entropy": usage_entropy,
+    "entropy by difficulty": entropy_by_difficulty,
     "prompt parameters": prompt_parameters,
     "learned values": learned_values,
     "stored values": stored_values,

@@ -1,6 +1,6 @@
 """Paired differences: runs of two rows with the same seed and class order."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
@@ -37,12 +37,16 @@ class Difference:
 def paired_difference(
     ours: Mapping[Key, float | None], theirs: Mapping[Key, float | None]
 ) -> Difference | None:
-    """Ours minus theirs over the keys that have both values; None without any.
+    """Ours minus theirs over the keys that have both values; None without any."""
+    pairs = ((value, theirs.get(key)) for key, value in ours.items())
+    return difference_of([a - b for a, b in pairs if a is not None and b is not None])
+
+
+def difference_of(differences: Sequence[float]) -> Difference | None:
+    """Mean of paired differences, and its interval.
 
     With two or three pairs the interval is their range: a bootstrap cannot exceed it.
     """
-    pairs = ((value, theirs.get(key)) for key, value in ours.items())
-    differences = [a - b for a, b in pairs if a is not None and b is not None]
     if not differences:
         return None
     mean = fmean(differences)

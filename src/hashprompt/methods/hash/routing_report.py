@@ -4,6 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
+from scipy.stats import spearmanr
 from torch import Tensor
 
 from hashprompt.methods.base import TaskView
@@ -42,11 +43,33 @@ def describe_routing(method: "Hash", task: TaskView) -> dict[str, float]:
     counts = method.history.by_task[: task.index].sum(0)
     protected = most_used(counts, config.protected).expand(len(routing.chosen), -1, -1)
     return {
-        "routing_entropy": float(torch.special.entr(routing.weights).sum(-1).mean()),
+        "routing_entropy": float(entropies(routing).mean()),
+        "entropy_by_difficulty": rank_correlation(entropies(routing), difficulties(task)),
         "score_std": float(spread(routing.scores).mean()),
         "share_protected": float(protected.gather(-1, routing.chosen).float().mean()),
         **routing_measures(routing, task.labels, config.delta if config.hdr else 0.0),
     }
+
+
+def entropies(routing: Routing) -> Tensor:
+    """H(α) of each image (N,), the mean over its decisions."""
+    return torch.special.entr(routing.weights).sum(-1).mean(-1)
+
+
+def difficulties(task: TaskView) -> Tensor:
+    """Distance (N,) of the frozen features of an image from the mean of its class."""
+    features, away = task.features(), torch.zeros(len(task.labels))
+    for label in task.labels.unique():
+        own = task.labels == label
+        away[own] = (features[own] - features[own].mean(0)).norm(dim=-1).to(away)
+    return away
+
+
+def rank_correlation(first: Tensor, second: Tensor) -> float:
+    """Spearman's rank correlation of two lists of numbers (N,); 0 where one is constant."""
+    if first.max() == first.min() or second.max() == second.min():
+        return 0.0
+    return float(spearmanr(first.cpu(), second.cpu()).statistic)
 
 
 def routing_measures(routing: Routing, labels: Tensor, delta: float) -> dict[str, float]:

@@ -42,8 +42,7 @@ from hashprompt.paper.grids import runs_of as paper_runs
 from hashprompt.paper.result_tables import tables_of
 from hashprompt.paper.results import Results
 from hashprompt.report.compare import Comparison, compare
-from hashprompt.report.compare_figures import cost_figure
-from hashprompt.report.figures import PALETTE, figure_of, new_axes, render
+from hashprompt.report.figures import PALETTE, cost_figure, figure_of, new_axes, render
 from hashprompt.report.ledger import PACKED, Ledger, read_pack, read_results, write_pack
 from hashprompt.report.measures import MEASURES, Measure, evaluation
 from hashprompt.storage.files import inside

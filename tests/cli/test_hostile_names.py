@@ -20,8 +20,7 @@ import hashprompt
 from hashprompt.cli import printing
 from hashprompt.errors import UserError
 from hashprompt.report.compare import Comparison, Row, Run
-from hashprompt.report.compare_figures import compare_figure, cost_figure
-from hashprompt.report.figures import FIGURES, render
+from hashprompt.report.figures import FIGURES, compare_figure, cost_figure, render
 from hashprompt.report.html import render_page
 from hashprompt.storage import download
 from hashprompt.texts import json_text, markdown_text, visible

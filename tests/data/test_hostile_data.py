@@ -18,8 +18,8 @@ from hashprompt.data.reading.entries import read_list
 from hashprompt.data.reading.images import MAX_PIXELS
 from hashprompt.data.reading.lists import listed_entries
 from hashprompt.data.sets import photo_sets
+from hashprompt.data.sets.array_sets import FIVE
 from hashprompt.data.sets.base import need, read_lines
-from hashprompt.data.sets.five import FIVE
 from hashprompt.data.streams.class_orders import order_classes
 from hashprompt.errors import UserError
 from hashprompt.options.stream import ReadOptions, StreamOptions

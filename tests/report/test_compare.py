@@ -13,7 +13,7 @@ from run_results import run_result
 from hashprompt.errors import UserError
 from hashprompt.report import compare as tables
 from hashprompt.report import read_result
-from hashprompt.report.compare_figures import compare_figure, cost_figure
+from hashprompt.report.figures import compare_figure, cost_figure
 from hashprompt.report.ledger import read_results
 from hashprompt.report.text_table import Stat
 from hashprompt.storage.json_files import write_json

@@ -27,7 +27,7 @@ ALLOWED = {
     ("methods/registry.py", "file.read_text"),  # presets, in the package
     ("paper/data.py", "(files('hashprompt.paper') / name).read_text"),
     ("data/sets/base.py", "(files('hashprompt.data.sets') / 'published.json').read_text"),
-    ("data/sets/cifar.py", "(files('hashprompt.data.sets') / 'cifar100_coarse.json').read_text"),
+    ("data/sets/array_sets.py", "(files('hashprompt.data.sets') / COARSE).read_text"),
     ("data/reading/images.py", "Image.open"),  # of what the door has opened
     ("data/reading/images.py", "file.read_bytes"),  # rows of tables, which are no paths
     ("data/fetch.py", "packed.open"),  # members of an archive that the door has opened

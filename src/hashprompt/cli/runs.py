@@ -146,8 +146,7 @@ def compare(
         text = "\n".join(table.to_markdown() for table in tables)
         write_atomically(as_given(markdown), text.encode())
     if figure or cost:
-        from hashprompt.report.compare_figures import compare_figure, cost_figure
-        from hashprompt.report.figures import render
+        from hashprompt.report.figures import compare_figure, cost_figure, render
 
         for path, draw in ((figure, compare_figure), (cost, cost_figure)):
             if path:

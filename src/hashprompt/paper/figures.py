@@ -14,7 +14,6 @@ from hashprompt.paper.data import find_experiment
 from hashprompt.paper.grids import Place
 from hashprompt.paper.results import Results
 from hashprompt.report import ResultData, figures, measures
-from hashprompt.report.compare_figures import plot_points
 from hashprompt.report.text_table import Stat
 
 MODULATOR = {"MoE": "without the modulator", "MoE + HDR + HGM": "with the modulator"}
@@ -43,7 +42,7 @@ def accuracy_and_size(results: Results, place: Place) -> Figure | None:
         size, faa = Stat.of([*map(measures.prompt_parameters, runs)]), _metric(runs, "FAA")
         if size and faa:
             points.append((name, max(size.mean, 1), faa, False))
-    plot_points(axes, points)
+    figures.plot_points(axes, points)
     return figures.figure_of(axes) if points else None
 
 

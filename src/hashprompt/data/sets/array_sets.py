@@ -1,8 +1,10 @@
-"""5-Datasets: SVHN, MNIST, CIFAR-10, notMNIST and Fashion-MNIST, a task of ten classes each."""
+"""CIFAR-100 and 5-Datasets: official files, most of them read and verified by torchvision."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 
@@ -12,16 +14,16 @@ from torchvision import datasets
 from torchvision.datasets import mnist
 
 from hashprompt.data.dataset import ImageSource, ImageTable
-from hashprompt.data.reading.arrays import read_arrays
+from hashprompt.data.reading.arrays import coarse_source, read_arrays, to_tensor
 from hashprompt.data.reading.entries import HOLD_OUT, held_out, source_from
 from hashprompt.data.reading.folders import walk_classes
 from hashprompt.data.reading.image_stores import DecodedImages, PhotoBatch, Photos
 from hashprompt.data.sets.base import need, published_files
-from hashprompt.data.sets.cifar import cifar_tables
 from hashprompt.errors import UserError
 from hashprompt.options.stream import ReadOptions, StreamOptions
 
-CLASSES = 10
+COARSE = "cifar100_coarse.json"
+CLASSES = 10  # of each of 5-Datasets
 LETTERS_TEST_SHARE = 0.1
 IDX = ("images-idx3", "labels-idx1")  # files of MNIST
 
@@ -29,19 +31,49 @@ IDX = ("images-idx3", "labels-idx1")  # files of MNIST
 FiveLoader = Callable[[Path], ImageSource]
 
 
+def cifar_tables(
+    kind: type[datasets.CIFAR10], root: Path
+) -> tuple[ImageTable, ImageTable, tuple[str, ...]]:
+    """Training and test images of CIFAR-10 or CIFAR-100, and the names of the classes."""
+    names = [name for name, _ in (*kind.train_list, *kind.test_list)]
+    need(root, *(f"{kind.base_folder}/{name}" for name in (*names, kind.meta["filename"])))
+    with published_files(root / kind.base_folder):  # no file is unpickled before
+        parts = [kind(str(root), train=train) for train in (True, False)]
+    train, test = (
+        ImageTable(to_tensor(part.data, kind.base_folder), torch.tensor(part.targets))
+        for part in parts
+    )
+    return train, test, tuple(parts[0].classes)
+
+
+def load_cifar100(root: Path, options: StreamOptions) -> ImageSource:
+    train, test, names = cifar_tables(datasets.CIFAR100, root)
+    return ImageSource("split-cifar100", train, test, names, tasks=10, split="official")
+
+
+def load_coarse(root: Path, options: StreamOptions) -> ImageSource:
+    train, test, _ = cifar_tables(datasets.CIFAR100, root)
+    stored = json.loads((files("hashprompt.data.sets") / COARSE).read_text())
+    fine_to_coarse, names = torch.tensor(stored["fine_to_coarse"]), tuple(stored["names"])
+    return coarse_source("cifar100-coarse", train, test, fine_to_coarse, names, "official")
+
+
+# 5-Datasets: SVHN, MNIST, CIFAR-10, notMNIST and Fashion-MNIST, a task of ten classes each.
+
+
 def _idx(kind: type[datasets.MNIST]) -> FiveLoader:
     def load(root: Path) -> ImageSource:
         folder = root / kind.__name__ / "raw"
         parts = ("train", "t10k")
-        files = [folder / f"{part}-{what}-ubyte" for part in parts for what in IDX]
-        need(folder, *(file.name for file in files))
+        raw = [folder / f"{part}-{what}-ubyte" for part in parts for what in IDX]
+        need(folder, *(file.name for file in raw))
         try:
             train, test = (
                 ImageTable(
                     mnist.read_image_file(str(images))[:, None].repeat(1, 3, 1, 1),
                     mnist.read_label_file(str(labels)),
                 )
-                for images, labels in (files[:2], files[2:])
+                for images, labels in (raw[:2], raw[2:])
             )
         except (AssertionError, LookupError, ValueError, RuntimeError, OSError) as error:
             raise UserError(f"The files in {folder} are damaged. Fetch them again.") from error

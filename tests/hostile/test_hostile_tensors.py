@@ -1,5 +1,6 @@
 """Stored models with valid checksums and wrong tensors: the wrong tensor is named."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,37 @@ def test_a_run_whose_tensors_do_not_fit_is_refused(how: str, run: Path, cli: Any
     assert outcome.code == 1
     said = " ".join(outcome.said.split())
     assert any(f"does not fit its options: {what} " in said for what in (name, "its tensors"))
+
+
+EMPTY: dict[str, Any] = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+HEADERS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
+    "empty entries": (lambda: {f"t{n}": {} for n in range(100_000)}, ""),
+    "tensors at one place": (lambda: {f"t{n}": EMPTY for n in range(1000)}, ""),
+    "many of them": (
+        lambda: {f"t{n}": EMPTY for n in range(100_000)},
+        "its header would have 6.6 MB",
+    ),
+    "a side without end": (lambda: {"t": {**EMPTY, "shape": [0, 2**62]}}, ""),
+}
+
+
+@pytest.mark.parametrize("place", ["zoo", "run", "weights"])
+@pytest.mark.parametrize("header", HEADERS)
+def test_headers_that_cost_memory_without_tensors_are_refused(
+    header: str, place: str, zoo: Path, run: Path, photos: Path, tmp_path: Path, cli: Any
+) -> None:
+    make, said = HEADERS[header]
+    content = json.dumps(make()).encode()
+    version, weights = zoo / "versions" / "0002", tmp_path / "weights.safetensors"
+    state = sorted((run / "checkpoints").glob("tensors-*"))[-1]
+    for file in (version / "tensors.safetensors", state, weights):
+        file.write_bytes(len(content).to_bytes(8, "little") + content)
+    seal_version(version)
+    seal_run(run)
+    commands = {"zoo": ("predict", zoo, photos), "run": ("evaluate", run)}
+    outcome = cli(*commands.get(place, ("run", "--backbone", weights, "--out", tmp_path / "out")))
+    assert outcome.code == 1
+    assert said in " ".join(outcome.said.split())
 
 
 def test_a_tensor_that_is_missing_is_named(zoo: Path, photos: Path, cli: Any) -> None:

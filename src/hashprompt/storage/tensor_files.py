@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+# Each tensor takes a kilobyte of memory, also if it is empty. Models of ours have up to 10,000.
+MAX_HEADER = 4_000_000  # bytes
+
+
 def tensor_bytes(tensors: Mapping[str, "Tensor"]) -> bytes:
     """Tensors of any device as the content of a safetensors file."""
     from safetensors.torch import save
@@ -32,6 +36,7 @@ def bytes_to_tensors(path: Path, content: bytes) -> "dict[str, Tensor]":
     from safetensors.torch import load
 
     try:
+        _check_header(content[:8])
         return load(content)
     except (SafetensorError, KeyError, ValueError) as error:  # KeyError: a kind torch lacks
         raise DamagedError(path, f"it holds no tensors: {shortened(error, 100)}") from error
@@ -41,14 +46,21 @@ def map_tensor_file(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
     """Tensors and metadata of a mapped safetensors file, for weights, which are copied at once.
 
     Raises:
-        OSError, SafetensorError: for any other file.
+        OSError, ValueError, SafetensorError: for any other file.
     """
     from safetensors import safe_open
 
-    open_file(path, memory_budget()).close()  # a regular file, and not too large
+    with open_file(path, memory_budget()) as file:  # a regular file, and not too large
+        _check_header(file.read(8))
     with safe_open(path, "pt") as handle:
         names = handle.keys()
         return {name: handle.get_tensor(name) for name in names}, handle.metadata() or {}
+
+
+def _check_header(start: bytes) -> None:
+    size = int.from_bytes(start, "little")
+    if size > MAX_HEADER:
+        raise ValueError(f"its header would have {size / 1e6:,.1f} MB")
 
 
 def read_checkpoint(path: Path, harmless: list[Any]) -> Any:

@@ -343,20 +343,6 @@ def test_core50_learns_eight_sessions_and_is_tested_on_three_others(cut: Any) ->
     assert len(stream.tasks[0].test) == 3 * 3 * 2
 
 
-def test_core50_takes_the_order_of_an_official_run(root: Path, core50: Path, cut: Any) -> None:
-    order = (5, 11, 1, 4, 9, 2, 8, 6)
-    run = root / "batches_filelists" / "NI_inc" / "run3"
-    run.mkdir(parents=True)
-    for batch, session in enumerate(order):
-        line = f"s{session}/o1/C_{session:02d}_01_000.png 0\n"
-        (run / f"train_batch_{batch:02d}_filelist.txt").write_text(line)
-    stream = cut("core50", domain_order="ni-run-3")
-    assert stream.domain_names == tuple(f"s{session}" for session in order)
-    assert {name[2:4] for name in file_names(stream.tasks[1], "train")} == {"11"}
-    with pytest.raises(UserError, match=r"run4/train_batch_00_filelist\.txt"):
-        cut("core50", domain_order="ni-run-4")
-
-
 @pytest.mark.usefixtures("core50")
 def test_core50_holds_out_sessions_not_frames(cut: Any) -> None:
     stream = cut("core50", holdout=0.25)

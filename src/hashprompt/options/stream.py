@@ -38,7 +38,7 @@ class StreamOptions(Options):
         class_order: order of classes: `shuffled` by the seed, `natural`, a published list
             (`np1993`, `py1` … `py4`) or a JSON file
         order_seed: seed of the shuffle; default: the run's seed
-        domain_order: order of domains: `natural`, `shuffled`, core50's `ni-run-0` … 9
+        domain_order: order of domains
         holdout: share of each class's training images that replaces the test set, for choosing
             settings without test images
         data_root: folder of the data sets; default: $HASHPROMPT_DATA, else the cache
@@ -57,7 +57,7 @@ class StreamOptions(Options):
     test_per_class: int | None = Field(None, ge=1)
     class_order: str = "shuffled"
     order_seed: int | None = Field(None, ge=-(2**63), lt=2**63)
-    domain_order: str = "natural"
+    domain_order: Literal["natural", "shuffled"] = "natural"
     holdout: float = Field(0.0, ge=0, lt=1)
     data_root: str | None = None
     split: str | None = None

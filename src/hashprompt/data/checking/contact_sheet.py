@@ -6,7 +6,7 @@ from pathlib import Path
 
 import matplotlib
 import torch
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 from torch import Tensor
 
 from hashprompt.data.dataset import ImageSource, ImageTable
@@ -52,9 +52,8 @@ def photo_sheet(title: str, images: Sequence[Tensor]) -> bytes:
     ImageDraw.Draw(page).text((GAP, GAP + 8), visible(title), INK, _font(18))
     for number, image in enumerate(images):
         row, column = divmod(number, COLUMNS)
-        picture = _thumbnail(image, PHOTO)
-        left = GAP + column * (PHOTO + GAP) + (PHOTO - picture.width) // 2
-        page.paste(picture, (left, HEAD + row * (PHOTO + GAP) + (PHOTO - picture.height) // 2))
+        corner = GAP + column * (PHOTO + GAP), HEAD + row * (PHOTO + GAP)
+        page.paste(_thumbnail(image, PHOTO), corner)
     content = BytesIO()
     page.save(content, "JPEG", quality=85)
     return content.getvalue()
@@ -76,7 +75,6 @@ def _some(table: ImageTable, label: int, count: int) -> list[Tensor]:
 
 
 def _thumbnail(image: Tensor, side: int = CELL) -> Image.Image:
+    """The whole image in the middle of a square."""
     picture = Image.fromarray(image.permute(1, 2, 0).numpy())
-    scale = side / max(picture.size)
-    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
-    return picture.resize(size, Image.Resampling.BICUBIC)
+    return ImageOps.pad(picture, (side, side), Image.Resampling.BICUBIC, GROUND)

@@ -35,7 +35,6 @@ def source_from(
     split: str,
     groups: Groups | None = None,
     class_names: tuple[str, ...] = (),
-    group_names: tuple[str, ...] = (),
     shared_test: bool = False,
     notes: Iterable[str] = (),
 ) -> ImageSource:
@@ -45,7 +44,6 @@ def source_from(
         split: name of the division into training and test images, where the entries have one.
         groups: what the groups of the entries are.
         class_names: by class id; default: sorted.
-        group_names: in order of arrival; default: in natural order.
         shared_test: whether test images belong to no group.
     """
     entries, split, about_split = divided(entries, split)
@@ -55,9 +53,8 @@ def source_from(
     readable = [entry.file for entry in entries]
     digests = [d.hex() for d in map_images(file_digest, readable, "checksums of images")]
     classes = class_names or tuple(sorted({entry.label for entry in entries}))
-    if groups:
-        found = {entry.group for entry in entries if entry.part == "train"}
-        group_names = tuple(g for g in group_names if g in found) or in_natural_order(found)
+    found = {entry.group for entry in entries if entry.part == "train"}
+    group_names = in_natural_order(found) if groups else ()
     domains = None
     if groups == "domains":
         domains = _numbers([entry.group for entry in entries], group_names)

@@ -17,7 +17,7 @@ from hashprompt.data.reading.folders import (
     walk_classes,
 )
 from hashprompt.data.sets.base import need, read_lines
-from hashprompt.errors import UserError, shortened
+from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
 from hashprompt.storage.files import read_file
 
@@ -115,7 +115,7 @@ def _listed(root: Path, found: Collection[str]) -> tuple[dict[str, Part], str, l
 
 # CORe50, new instances: 50 objects filmed in eleven places; three places are the test set.
 
-CORE50_FOLDER, CORE50_RUNS = "core50_128x128", "batches_filelists/NI_inc"
+CORE50_FOLDER = "core50_128x128"
 CORE50_TRAIN, CORE50_TEST = (1, 2, 4, 5, 6, 8, 9, 11), (3, 7, 10)
 CORE50_OBJECTS = tuple(f"o{number}" for number in range(1, 51))
 
@@ -142,23 +142,8 @@ def load_core50(root: Path, options: StreamOptions) -> ImageSource:
         split="NI",
         groups="domains",
         class_names=CORE50_OBJECTS,
-        group_names=_session_order(root, options.domain_order),
         shared_test=True,
     )
-
-
-def _session_order(root: Path, order: str) -> tuple[str, ...]:
-    """Ascending, or that of an official run, read from its lists."""
-    if not order.startswith("ni-run-"):
-        return tuple(f"s{session}" for session in CORE50_TRAIN)
-    run = root / CORE50_RUNS / f"run{order.removeprefix('ni-run-')}"
-    sessions = []
-    for batch in range(len(CORE50_TRAIN)):
-        file = run / f"train_batch_{batch:02d}_filelist.txt"
-        sessions.append("".join(read_lines(file)[:1]).partition("/")[0])
-    if sorted(sessions) != sorted(f"s{session}" for session in CORE50_TRAIN):
-        raise UserError(f"The lists in {run} name the sessions {shortened(', '.join(sessions))}.")
-    return tuple(sessions)
 
 
 # Tiny-ImageNet: 200 classes of 64 px. The published test images have no labels; val is used.

@@ -157,13 +157,8 @@ def _without_last_domains(source: ImageSource, share: float) -> ImageSource:
 
 
 def _ordered_domains(source: ImageSource, order: str, seed: int) -> ImageSource:
-    given = order == "natural" or (order.startswith("ni-run-") and source.name == "core50")
-    if not source.domain_names or given:
+    if not source.domain_names or order == "natural":
         return source
-    if order != "shuffled":
-        raise UserError(
-            f"domain_order={order}: expected natural, shuffled, or for core50 ni-run-0 … ni-run-9."
-        )
     generator = torch.Generator().manual_seed(seed)
     arrival = torch.randperm(len(source.domain_names), generator=generator)
     place = arrival.argsort()  # domain -> when it arrives

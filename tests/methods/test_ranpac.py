@@ -133,7 +133,7 @@ def test_the_first_session_minimises_the_cross_entropy_of_scaled_cosines() -> No
     task = Task(0, (0, 1), method.backbone)
     method.begin_task(task)
     phase = method.phases(task)[0]
-    f = method.backbone(task.images, method.ssf.inject())
+    f = method.backbone(task.images, method.adapted.inject())
     w = method.session_head.weight
     cosines = (f @ w.T) / f.norm(dim=1)[:, None] / w.norm(dim=1)
     expected = -cosines.log_softmax(1)[torch.arange(12), task.labels].mean()

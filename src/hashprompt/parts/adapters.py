@@ -18,6 +18,7 @@ from hashprompt.parts.slots import TaskSlots
 
 Activation = Callable[[Tensor], Tensor]
 Fill = Callable[[Tensor], object]
+DROPOUT = 0.1  # of hidden units, while adapters are trained
 SCALED = ("norm1", "attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2")  # of a block, by SSF
 
 
@@ -86,8 +87,9 @@ class Adapters(nn.Module):
         with torch.no_grad():
             fill_down(self.down)
 
-    def inject(self, dropout: float = 0.0) -> Injection:
-        """What the backbone is given; `dropout` is for training only."""
+    def inject(self, training: bool = False) -> Injection:
+        """What the backbone is given; with dropout in training."""
+        dropout = DROPOUT if training else 0.0
         both = (self.down, self.up)
         return Injection(edits=branches(self.layers, *both, self.scale, dropout=dropout))
 
@@ -157,7 +159,7 @@ class ScaleShift(nn.Module):
         self.scale = nn.Parameter(torch.empty(sum(self.widths)).normal_(1, 0.02))  # γ
         self.shift = nn.Parameter(torch.empty(sum(self.widths)).normal_(0, 0.02))  # β
 
-    def inject(self) -> Injection:
+    def inject(self, training: bool = False) -> Injection:
         """What the backbone is given."""
         own = zip(self.scale.split(self.widths), self.shift.split(self.widths), strict=True)
         each = zip(self.layers, own, strict=True)

@@ -6,7 +6,7 @@ not specialised to the first task: both features of an image are compared as one
 
 import math
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +14,9 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.aper.config import AperConfig
 from hashprompt.methods.base import Phase, Prediction, TaskView
-from hashprompt.methods.frames.first_session import ADAPTER_DROPOUT, FirstSession
+from hashprompt.methods.frames.first_session import FirstSession
 from hashprompt.parts.adapters import Adapters, ScaleShift
 from hashprompt.parts.heads import Prototypes, cosine
-
-Start = Literal["zero", "xavier_uniform"]
 
 
 class Aper(FirstSession[AperConfig]):
@@ -39,9 +37,7 @@ class Aper(FirstSession[AperConfig]):
         self.prototypes = Prototypes(2 * backbone.dim)
 
     def inject(self, training: bool) -> Injection:
-        if training and isinstance(self.adapted, Adapters):
-            return self.adapted.inject(ADAPTER_DROPOUT)
-        return self.adapted.inject()
+        return self.adapted.inject(training)
 
     def phases(self, task: TaskView) -> list[Phase]:
         return [*super().phases(task), Phase("prototypes", work=lambda: self._learn(task))]
@@ -70,7 +66,7 @@ class DeepTokens(nn.Module):
             uniform values, by which they differ.
     """
 
-    def __init__(self, backbone: Backbone, length: int, start: Start = "zero") -> None:
+    def __init__(self, backbone: Backbone, length: int, start: str = "zero") -> None:
         super().__init__()
         self.tokens = nn.Parameter(torch.zeros(backbone.depth, length, backbone.dim))
         if start == "xavier_uniform":
@@ -79,7 +75,7 @@ class DeepTokens(nn.Module):
             bound = math.sqrt(6 / (inputs + backbone.dim))
             nn.init.uniform_(self.tokens, -bound, bound)
 
-    def inject(self) -> Injection:
+    def inject(self, training: bool = False) -> Injection:
         """What the backbone is given."""
 
         def of_block(tokens: Tensor, x: Tensor) -> Tensor:

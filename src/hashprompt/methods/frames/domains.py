@@ -49,10 +49,6 @@ class DomainPrompts(Method[C]):
         """Parameters with the learning rate of the prompt."""
         return [self.prompts.current]
 
-    def weight_decay(self, task: TaskView) -> float:
-        """Weight decay on the task."""
-        return self.config.weight_decay
-
     def describe_task(self, task: TaskView) -> Tensor:
         """Features (N, D) of the training images, for the domain's centroids."""
         return task.features()
@@ -69,7 +65,7 @@ class DomainPrompts(Method[C]):
     def phases(self, task: TaskView) -> list[Phase]:
         prompts, head = self.prompt_parameters(), self.head_parameters(task)
         return [
-            tuning_phase(self.config, self._step, prompts, head, self.weight_decay(task)),
+            tuning_phase(self.config, self._step, prompts, head),
             Phase("centroids", work=lambda: self.selector.add(self.describe_task(task))),
         ]
 

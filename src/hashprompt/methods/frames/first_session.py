@@ -12,11 +12,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods import base
 from hashprompt.methods.base import Batch, ParamGroup, Phase, TaskView
 from hashprompt.methods.frames.options import FirstSessionConfig
-from hashprompt.methods.kinds import Optimizer
 from hashprompt.parts.heads import CosineHead, GrowingLinear
-
-ADAPTER_DROPOUT = 0.1  # of hidden units, while adapters are trained
-
 
 C = TypeVar("C", bound=FirstSessionConfig)
 
@@ -26,7 +22,6 @@ class FirstSession(base.Method[C]):
 
     keeps: tuple[str, ...] = ("session_head.weight",)
     head: ClassVar[type[CosineHead | GrowingLinear]] = CosineHead
-    optimizer: ClassVar[Optimizer] = "sgd"
 
     def __init__(self, config: C, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -44,10 +39,6 @@ class FirstSession(base.Method[C]):
         """The adaptation of the backbone, in its training or afterwards."""
         raise NotImplementedError
 
-    def rate_factor(self, epoch: float, epochs: float) -> float:
-        """The learning rate of an epoch over that of the first."""
-        return base.learning_rate_factor("cosine", epoch, epochs)
-
     # The frame. ----------------------------------------------------------------------------
 
     def begin_task(self, task: TaskView) -> None:
@@ -63,8 +54,8 @@ class FirstSession(base.Method[C]):
             self._step,
             ParamGroup(self.parameters(), self.config.lr, self.config.weight_decay),
             name="adapt",
-            optimizer=self.optimizer,
-            schedule=self.rate_factor,
+            optimizer="sgd",
+            schedule="cosine",
         )
         return [adapt]
 

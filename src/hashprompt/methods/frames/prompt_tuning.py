@@ -23,16 +23,14 @@ def tuning_phase(
     step: Callable[[Batch], Losses | base.StepResult],
     prompts: Iterable[nn.Parameter],
     head: Iterable[nn.Parameter],
-    weight_decay: float | None = None,
     **changes: Any,
 ) -> Phase:
     """Training of prompts and head by these options.
 
     Args:
-        weight_decay: default: the option.
         changes: fields of the phase that differ from the options.
     """
-    rate, decay = config.rate(), config.weight_decay if weight_decay is None else weight_decay
+    rate, decay = config.rate(), config.weight_decay
     groups = ParamGroup(prompts, rate, decay), ParamGroup(head, rate * config.head_lr_scale, decay)
     return base.training_phase(config, step, *groups, **changes)
 

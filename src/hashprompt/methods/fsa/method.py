@@ -4,7 +4,7 @@ Panos et al., ICCV 2023: "First session adaptation". What is learned after the f
 over images, so the order of the tasks does not matter and nothing can be forgotten.
 """
 
-from typing import ClassVar
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,6 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Phase, Prediction, TaskView
 from hashprompt.methods.frames.first_session import FirstSession
 from hashprompt.methods.fsa.config import FsaConfig
-from hashprompt.methods.kinds import Optimizer
 from hashprompt.parts.heads import GrowingLinear, Prototypes
 from hashprompt.parts.precision import exact
 from hashprompt.parts.trained_weights import TrainedWeights
@@ -29,7 +28,6 @@ class Fsa(FirstSession[FsaConfig]):
         "statistics: discriminant.classes discriminant.products"
     )
     head = GrowingLinear
-    optimizer: ClassVar[Optimizer] = "adam"
 
     def __init__(self, config: FsaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -40,14 +38,12 @@ class Fsa(FirstSession[FsaConfig]):
     def inject(self, training: bool) -> Injection:
         return Injection(weights=self.vit.tensors())
 
-    def rate_factor(self, epoch: float, epochs: float) -> float:
-        return 0.7 ** int(4 * epoch / epochs)
-
     def features(self, images: Tensor, training: bool = False) -> Tensor:
         return F.dropout(super().features(images), self.config.dropout, training)
 
     def phases(self, task: TaskView) -> list[Phase]:
-        return [*super().phases(task), Phase("discriminant", work=lambda: self._learn(task))]
+        adapt = [replace(p, optimizer="adam", schedule=quarters) for p in super().phases(task)]
+        return [*adapt, Phase("discriminant", work=lambda: self._learn(task))]
 
     def _learn(self, task: TaskView) -> None:
         self.discriminant.add(task.map(self.features), task.labels)
@@ -56,6 +52,11 @@ class Fsa(FirstSession[FsaConfig]):
         features = self.features(images)
         with torch.autocast(features.device.type, enabled=False):  # as precise as the sums
             return Prediction(self.discriminant(features.float()))
+
+
+def quarters(epoch: float, epochs: float) -> float:
+    """The learning rate of an epoch over that of the first."""
+    return 0.7 ** int(4 * epoch / epochs)
 
 
 # The linear discriminant with one covariance of all images, from sums.

@@ -99,8 +99,7 @@ def shuffle_tiles(images: Tensor, order: Tensor, grid: tuple[int, int]) -> Tenso
     """
     (rows, columns), (height, width) = grid, images.shape[-2:]
     high, wide = height // rows, width // columns
-    whole = images[..., : rows * high, : columns * wide]
-    tiles = whole.unflatten(3, (columns, wide)).unflatten(2, (rows, high))
-    tiles = tiles.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)[:, order]  # (B, tiles, 3, high, wide)
-    placed = tiles.unflatten(1, grid).permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
+    whole, size = images[..., : rows * high, : columns * wide], (high, wide)
+    tiles = F.unfold(whole, size, stride=size)[..., order]  # (B, 3 · high · wide, tiles)
+    placed = F.fold(tiles, whole.shape[2:], size, stride=size)
     return F.pad(placed, (0, width - columns * wide, 0, height - rows * high))

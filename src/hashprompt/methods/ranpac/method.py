@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import Phase, Prediction, TaskView
-from hashprompt.methods.frames.first_session import ADAPTER_DROPOUT, FirstSession
+from hashprompt.methods.frames.first_session import FirstSession
 from hashprompt.methods.ranpac.config import RanPACConfig
 from hashprompt.parts.adapters import Adapters, ScaleShift
 from hashprompt.parts.growing import grow_buffer
@@ -22,18 +22,19 @@ RIDGES = tuple(10.0**power for power in range(-8, 9))
 class RanPAC(FirstSession[RanPACConfig]):
     """Random projection and ridge regression on a backbone adapted once."""
 
-    keeps = (*FirstSession.keeps, "adapters.", "ssf.", "projection")
+    keeps = (*FirstSession.keeps, "adapted.", "projection")
     stores = (
-        "prompts: adapters ssf; head: projection ridge.weights; "
+        "prompts: adapted; head: projection ridge.weights; "
         "statistics: ridge.gram ridge.moments"
     )
+    adapted: Adapters | ScaleShift
 
     def __init__(self, config: RanPACConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         if config.first_session == "adapter":
-            self.adapters = Adapters(backbone, config.adapter_width)
+            self.adapted = Adapters(backbone, config.adapter_width)
         elif config.first_session == "ssf":
-            self.ssf = ScaleShift(backbone)
+            self.adapted = ScaleShift(backbone)
         self.projection: Tensor = nn.Buffer(torch.randn(backbone.dim, config.projection))  # (D, M)
         self.used_ridge: Tensor = nn.Buffer(torch.zeros(1))  # λ of the last task
         self.ridge = Ridge(config.projection)
@@ -43,9 +44,7 @@ class RanPAC(FirstSession[RanPACConfig]):
         return self.config.first_session != "none"
 
     def inject(self, training: bool) -> Injection:
-        if self.config.first_session == "adapter":
-            return self.adapters.inject(ADAPTER_DROPOUT if training else 0)
-        return self.ssf.inject() if self.config.first_session == "ssf" else Injection()
+        return self.adapted.inject(training) if self.adapts else Injection()
 
     def phases(self, task: TaskView) -> list[Phase]:
         return [*super().phases(task), Phase("ridge", work=lambda: self._learn(task))]

@@ -3,12 +3,14 @@
 Wang et al., NeurIPS 2022 (the variant with image prompts only, S-iPrompts).
 """
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.methods.base import TaskView
+from hashprompt.methods.base import Phase, TaskView
 from hashprompt.methods.frames.domains import DomainPrompts
 from hashprompt.methods.s_prompts.config import SPromptsConfig
 from hashprompt.parts.slots import TaskSlots, uniform
@@ -45,6 +47,10 @@ class SPrompts(DomainPrompts[SPromptsConfig]):
     def head_parameters(self, task: TaskView) -> list[nn.Parameter]:
         return [self.heads.current]
 
-    def weight_decay(self, task: TaskView) -> float:
-        first = task.index == 0
-        return self.config.first_weight_decay if first else self.config.weight_decay
+    def phases(self, task: TaskView) -> list[Phase]:
+        train, centroids = super().phases(task)
+        if task.index == 0:
+            decay = self.config.first_weight_decay
+            groups = [replace(group, weight_decay=decay) for group in train.groups]
+            train = replace(train, groups=groups)
+        return [train, centroids]

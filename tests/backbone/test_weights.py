@@ -17,7 +17,8 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 from web_server import WebServer, web_server
 
-from hashprompt.backbone.catalogue import CATALOGUE, find_file, obtain
+from hashprompt.backbone.catalogue import CATALOGUE, find_file
+from hashprompt.backbone.hub import obtain
 from hashprompt.backbone.weights import load_backbone
 from hashprompt.data.transforms.recipes import make_views
 from hashprompt.errors import UserError

@@ -13,7 +13,7 @@ from hashprompt.methods.sldc.method import (
     move_by_samples,
     white_noise,
 )
-from hashprompt.parts.gaussians import ClassGaussians, Storage
+from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler, Storage
 
 close = torch.testing.assert_close
 DIM = 6
@@ -160,9 +160,9 @@ def test_gaussians_follow_a_linear_map_exactly_though_by_samples(turned: bool) -
 
 def test_jitter_is_a_share_of_the_mean_variance_and_is_not_stored() -> None:
     stats, same = gaussians(), gaussians()
-    factor = stats.sampler(jitter=0.1).factor
+    factor = GaussianSampler(stats, jitter=0.1).factor
     for cell, covariance in enumerate(same.spread):
         share = 0.1 * sum(covariance[i, i] for i in range(DIM)) / DIM
         close(factor[cell] @ factor[cell].T, covariance + share * torch.eye(DIM))
     close(stats.spread, same.spread, rtol=0, atol=0)
-    assert torch.equal(stats.sampler().factor, torch.linalg.cholesky_ex(same.spread).L)
+    assert torch.equal(GaussianSampler(stats).factor, torch.linalg.cholesky_ex(same.spread).L)

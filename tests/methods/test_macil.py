@@ -18,7 +18,7 @@ from hashprompt.methods.macil.method import (
     patch_distillation,
     whitening,
 )
-from hashprompt.parts.gaussians import ClassGaussians
+from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler
 
 learned = partial(fakes.learned, "macil", rank=3, lr=0.3, align_samples=8)
 
@@ -192,7 +192,7 @@ def test_pseudo_features_of_older_tasks_are_nearer_to_the_origin() -> None:
     features = 10 * torch.randn(12, 4)
     stats.add(features, torch.arange(3).repeat(4), (0, 1, 2))
     stats.spread *= 1e-12  # samples are the means
-    drawn, cells = stats.sampler().draw(2)
+    drawn, cells = GaussianSampler(stats).draw(2)
     drawn = with_smaller_means(drawn, cells, stats.means, tensor([0, 1, 1]), 0.1)
     factors = [0.9 + 0.1 * 1 / 2, 1.0, 1.0]
     for row, cell in zip(drawn, cells.tolist(), strict=True):

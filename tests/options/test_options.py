@@ -21,7 +21,7 @@ from hashprompt.methods.registry import build_method, find_method, register
 from hashprompt.options import Options, build, split_options, unknown
 from hashprompt.options.run import RunOptions
 from hashprompt.options.stream import StreamOptions
-from hashprompt.parts.gaussians import ClassGaussians
+from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler
 from hashprompt.runs.benchmark import run
 from hashprompt.runs.plan import make_plan
 
@@ -177,7 +177,7 @@ def test_pseudo_features_that_this_machine_has_no_room_for_are_refused() -> None
     gaussians = ClassGaussians(8, "variance")
     gaussians.add(torch.randn(20, 8), torch.zeros(20, dtype=torch.long), [0])
     with pytest.raises(UserError, match="pseudo-features of each class would take"):
-        gaussians.sampler().draw(10**12)
+        GaussianSampler(gaussians).draw(10**12)
     with pytest.raises(UserError, match="draws around 20 features would take"):
         virtual_outliers(
             torch.randn(20, 8), 5, OvorConfig().model_copy(update={"noise_draws": 10**11})

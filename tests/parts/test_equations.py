@@ -18,7 +18,7 @@ from hashprompt.methods.hash.method import Hash, HashConfig
 from hashprompt.methods.hash.pool import PromptPool
 from hashprompt.methods.hash.router import Routers, Routing, choose
 from hashprompt.parts.cells import Cells
-from hashprompt.parts.gaussians import JITTER, ClassGaussians, Discriminant
+from hashprompt.parts.gaussians import JITTER, ClassGaussians, Discriminant, GaussianSampler
 from hashprompt.parts.heads import TaskIdentityHead, masked_cross_entropy
 
 close = torch.testing.assert_close
@@ -430,7 +430,7 @@ def test_pseudo_features_have_the_stored_mean_and_covariance(storage: Any) -> No
     add_cell(stats, correlated())
     add_cell(stats, -2 * correlated(300))
     torch.manual_seed(1)
-    drawn, cells = stats.sampler().draw(40_000)
+    drawn, cells = GaussianSampler(stats).draw(40_000)
     for cell in (0, 1):
         rows = drawn[cells == cell]
         spread = stats.covariances()[cell].diagonal().sqrt()
@@ -445,7 +445,7 @@ def test_pseudo_features_have_the_stored_mean_and_covariance(storage: Any) -> No
 def test_a_class_of_one_image_still_has_a_gaussian(storage: Any) -> None:
     stats = ClassGaussians(6, storage)
     add_cell(stats, torch.ones(1, 6))
-    drawn, _ = stats.sampler().draw(100)
+    drawn, _ = GaussianSampler(stats).draw(100)
     assert drawn.isfinite().all()
     assert (drawn - 1).abs().max() < 1
 

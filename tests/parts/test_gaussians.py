@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from hashprompt.errors import UserError
-from hashprompt.parts.gaussians import ClassGaussians, Discriminant, Storage
+from hashprompt.parts.gaussians import ClassGaussians, Discriminant, GaussianSampler, Storage
 
 DIM = 5
 
@@ -36,7 +36,7 @@ HARD = {
 def test_draws_have_the_mean_and_covariance_of_a_hard_cell(kind: str) -> None:
     stats = gaussians(GOOD, HARD[kind], GOOD)
     torch.manual_seed(0)
-    drawn, cells = stats.sampler().draw(40_000)
+    drawn, cells = GaussianSampler(stats).draw(40_000)
     for cell, covariance in enumerate(stats.spread):
         own = drawn[cells == cell]
         size = covariance.diagonal().max().clamp(min=1e-3)
@@ -46,9 +46,9 @@ def test_draws_have_the_mean_and_covariance_of_a_hard_cell(kind: str) -> None:
 
 def test_cells_beside_a_hard_one_are_drawn_as_without_it() -> None:
     torch.manual_seed(0)
-    expected = gaussians(GOOD, GOOD).sampler().draw(10)[0]
+    expected = GaussianSampler(gaussians(GOOD, GOOD)).draw(10)[0]
     torch.manual_seed(0)
-    found = gaussians(GOOD, HARD["singular"]).sampler().draw(10)[0]
+    found = GaussianSampler(gaussians(GOOD, HARD["singular"])).draw(10)[0]
     assert torch.equal(found[:10], expected[:10])
 
 
@@ -65,7 +65,7 @@ def test_what_is_no_covariance_is_refused_and_its_class_named(
 ) -> None:
     stats = gaussians(GOOD, GOOD, covariance)
     with pytest.raises(UserError, match=f"class 17 .*{reason}"):
-        stats.sampler(torch.tensor([4, 9, 17]))
+        GaussianSampler(stats, torch.tensor([4, 9, 17]))
 
 
 @pytest.mark.parametrize("storage", ["covariance", "variance", "multi-centroid", "low-rank"])

@@ -5,7 +5,6 @@ where tensors have shapes and no content, and gets memory only if the file has e
 """
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -137,8 +136,6 @@ def _create(name: str) -> Any:
     import timm
 
     try:
-        with suppress(TypeError):  # not a ViT
-            return timm.create_model(name, num_classes=0, weight_init="skip")
         return timm.create_model(name, num_classes=0)
     except (RuntimeError, TypeError) as error:  # an unknown tag
         reason = shortened(error, 200)

@@ -1,12 +1,10 @@
 """The checkpoints of the paper's tables by name, and the places of weights files."""
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
 from hashprompt.errors import UserError
 from hashprompt.storage.cache import cache_dir
@@ -111,42 +109,6 @@ def find_file(name: str) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def obtain(name: str, may_download: bool = True) -> Path:
-    """The file of a checkpoint of the catalogue, downloaded if it is not on this machine."""
-    from hashprompt.storage.download import DownloadError, download  # not needed for names
-
-    if path := find_file(name):
-        return path
-    checkpoint = CATALOGUE[name]
-    if not may_download:
-        raise UserError(must_be_typed(name, checkpoint.url))
-    path = download_folder() / f"{name}{checkpoint.suffix}"
-    try:
-        # Twice the size, which is computed.
-        download(checkpoint.url, path, max_size=2 * checkpoint.megabytes * 10**6)
-    except DownloadError as error:
-        raise UserError(unavailable(name, checkpoint.url, str(error), path.name)) from error
-    return path
-
-
-def must_be_typed(name: str, url: str) -> str:
-    """The message for weights that only a stored folder names: its origin is unknown."""
-    return (
-        f"Its backbone `{name}` is not on this machine, and nothing is downloaded because a folder "
-        f"names it. To download it from {url}, give `--backbone {name}` (in Python "
-        f'backbone="{name}"), or `--download` (download=True) to resume a run.'
-    )
-
-
-def unavailable(name: str, url: str, reason: str, file: str) -> str:
-    """The message for a failed download, with the ways to bring the file."""
-    return (
-        f"Could not get the weights of `{name}` from {url}: {reason}. Without a connection, bring "
-        f"that file to this machine and pass `{name}@FILE`; or save it as {file} in the folder "
-        f"that the environment variable HASHPROMPT_WEIGHTS names, or in {download_folder()}."
-    )
-
-
 def check_unchanged(path: Path) -> None:
     """Record the SHA-256 of a download at its first use, and compare with it afterwards.
 
@@ -170,14 +132,3 @@ def check_unchanged(path: Path) -> None:
             f"{record.name} says {recorded}. Delete it to download it again. If the authors "
             "published a new file and you want it, delete both."
         )
-
-
-def describe() -> Iterator[tuple[str, str]]:
-    """Every checkpoint of the catalogue: its content, and its file or the size of the download."""
-    for name, checkpoint in CATALOGUE.items():
-        path = find_file(name)
-        host = urlsplit(checkpoint.url).netloc
-        state = f"not here, about {checkpoint.megabytes} MB to download from {host}"
-        if path is not None:
-            state = f"here, {path.stat().st_size / 1e6:.0f} MB, {path}"
-        yield name, f"{checkpoint.summary} · {state}"

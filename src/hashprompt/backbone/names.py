@@ -6,6 +6,7 @@ from contextlib import suppress
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from hashprompt.backbone.catalogue import (
     CATALOGUE,
@@ -13,7 +14,7 @@ from hashprompt.backbone.catalogue import (
     HOW_TO_NAME,
     NANO,
     brought_file,
-    describe,
+    find_file,
 )
 from hashprompt.errors import UserError, shortened
 from hashprompt.storage.files import read_file
@@ -23,9 +24,16 @@ PUBLISHED = re.compile(r"^    '([a-z]\w*\.\w+)':", re.MULTILINE)  # keys of timm
 
 def available_backbones() -> dict[str, str]:
     """Backbones by name, with a sentence each and their files, for listings."""
+    published = {}
+    for name, checkpoint in CATALOGUE.items():
+        host = urlsplit(checkpoint.url).netloc
+        state = f"not here, about {checkpoint.megabytes} MB to download from {host}"
+        if path := find_file(name):
+            state = f"here, {path.stat().st_size / 1e6:.0f} MB, {path}"
+        published[name] = f"{checkpoint.summary} · {state}"
     return {
         NANO: "embedded toy: 6 blocks, width 128, 32 px, pretrained on synthetic glyphs",
-        **dict(describe()),
+        **published,
         **cached_models(),
         "TIMM_NAME": "any timm ViT with a class token, with its tag; downloaded from its hub",
         "NAME@FILE": "one of the above whose file you bring",

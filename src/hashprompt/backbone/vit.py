@@ -173,17 +173,11 @@ class Backbone(nn.Module):
         return self.vit.get_submodule(path)._parameters, leaf
 
     def _check(self, inject: Injection) -> None:
-        wrong = sorted(i for i in inject.blocks if not 0 <= i < self.depth)
-        if wrong:
-            raise UserError(
-                f"Prompts for block {[i + 1 for i in wrong]}, but this backbone has blocks 1 to "
-                f"{self.depth}. Choose `layers` within that range."
-            )
-        if not inject.edits.keys() <= self._layers:
-            wanted = ", ".join(sorted(inject.edits.keys() - self._layers)[:5])
+        wanted = {*inject.edits, *(f"blocks.{block}" for block in inject.blocks)}
+        if unknown := sorted(wanted - self._layers):
             there = sorted(name for name in self._layers if name.startswith("blocks.0"))
             raise UserError(
-                f"This backbone has no layer {wanted} to be edited. It has patch_embed, norm, "
+                f"This backbone has no layer {', '.join(unknown[:5])}. It has patch_embed, norm, "
                 f"{', '.join(there)}, and the same up to blocks.{self.depth - 1}."
             )
 

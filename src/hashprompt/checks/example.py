@@ -13,6 +13,7 @@ from hashprompt.backbone.plain import Architecture, PlainViT
 from hashprompt.backbone.preprocessing import LoadedBackbone, Preprocessing, weights_hash
 from hashprompt.backbone.vit import Backbone
 from hashprompt.engine.callbacks import Callback, StepEnd
+from hashprompt.engine.passes import uncounted
 from hashprompt.engine.seeding import seed_everything
 from hashprompt.engine.trainer import Trainer
 from hashprompt.methods.base import Method
@@ -170,12 +171,8 @@ class Example(Callback):
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:
         """(B, C) over the classes seen; the pass is not counted."""
-        counter = self.backbone.model.passes
-        counted = dict(counter)
-        logits = self.method.predict(images).logits
-        counter.clear()
-        counter.update(counted)
-        return logits
+        with uncounted(self.backbone.model.passes):
+            return self.method.predict(images).logits
 
     def images(self, count: int = 24) -> Tensor:
         """Test images of all tasks in mixed order, (count, 3, S, S)."""

@@ -240,19 +240,18 @@ class ClassGaussians(nn.Module):
         variances = self.covariances(own.tolist()).diagonal(dim1=1, dim2=2)
         return StoredClasses(cells.label[own], self.means[own], variances.sum(1).sqrt())
 
-    def sampler(self, classes: Tensor | None = None, jitter: float = 0.0) -> "GaussianSampler":
-        """Draws pseudo-features; made once for many draws, since it holds the factors.
-
-        Args:
-            classes: (M,) class of each cell, to name it in an error; default: its number.
-            jitter: added to the variance of every direction, as a share of the mean variance of
-                the cell. Jitter is never stored, so it does not add up; for `covariance` only.
-        """
-        return GaussianSampler(self, classes, jitter)
-
 
 class GaussianSampler:
-    """Pseudo-features of all cells at once: one batched product instead of a loop."""
+    """Pseudo-features of all cells at once: one batched product instead of a loop.
+
+    Made once for many draws, since it holds the factors.
+
+    Args:
+        gaussians: of the cells.
+        classes: (M,) class of each cell, to name it in an error; default: its number.
+        jitter: added to the variance of every direction, as a share of the mean variance of the
+            cell. Jitter is never stored, so it does not add up; for `covariance` only.
+    """
 
     def __init__(
         self, gaussians: ClassGaussians, classes: Tensor | None = None, jitter: float = 0.0

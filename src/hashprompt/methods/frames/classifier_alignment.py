@@ -48,7 +48,7 @@ def alignment_phase(
         samples: pseudo-features of each Gaussian in an epoch.
         target: (M,) label of each Gaussian; default: its class.
         shaped: changes pseudo-features (B, D) of cells (B,).
-        jitter: see `ClassGaussians.sampler`.
+        jitter: see `GaussianSampler`.
         batch_size: default: samples.
         batches: of an epoch; default: all pseudo-features.
         changes: fields of the phase other than SGD with a cosine.
@@ -57,7 +57,7 @@ def alignment_phase(
 
     @cache  # one factorisation for all epochs, made on first use, when the statistics are there
     def sampler() -> GaussianSampler:
-        return gaussians.sampler(classes, jitter)
+        return GaussianSampler(gaussians, classes, jitter)
 
     def draw() -> list[Batch]:
         features, cells = sampler().draw(samples)

@@ -24,8 +24,7 @@ class RanPAC(FirstSession[RanPACConfig]):
 
     keeps = (*FirstSession.keeps, "adapted.", "projection")
     stores = (
-        "prompts: adapted; head: projection ridge.weights; "
-        "statistics: ridge.gram ridge.moments"
+        "prompts: adapted; head: projection ridge.weights; statistics: ridge.gram ridge.moments"
     )
     adapted: Adapters | ScaleShift
 

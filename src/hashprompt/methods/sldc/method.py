@@ -20,7 +20,7 @@ from hashprompt.methods.frames.classifier_alignment import AlignedTuning, symmet
 from hashprompt.methods.kinds import Schedule
 from hashprompt.methods.sldc.config import SLDCConfig
 from hashprompt.parts.drift import Drift
-from hashprompt.parts.gaussians import ClassGaussians
+from hashprompt.parts.gaussians import ClassGaussians, GaussianSampler
 from hashprompt.parts.lora import TrainedLoRA
 from hashprompt.parts.precision import exact
 from hashprompt.parts.trained_weights import Snapshot
@@ -233,7 +233,7 @@ def move_by_samples(gaussians: ClassGaussians, operator: WeaklyNonlinearDrift) -
     stays as it is, however often.
     """
     noise = white_noise(SAMPLES * gaussians.dim, gaussians.means)
-    factors = gaussians.sampler().factor
+    factors = GaussianSampler(gaussians).factor
     for cell, factor in enumerate(factors):
         moved = operator.points(gaussians.means[cell] + noise @ factor.mT)
         gaussians.means[cell] = moved.mean(0)

@@ -86,23 +86,11 @@ def test_outliers_are_the_farthest_noisy_copies_of_the_loneliest_features() -> N
     close(found, torch.from_numpy(expected))
 
 
-def test_literal_outliers_are_noise_alone() -> None:
-    features = 3 * torch.randn(12, 4, generator=torch.Generator().manual_seed(1)) + 1
-    torch.manual_seed(7)
-    options = {"neighbours": 4, "boundary": 3, "noise_draws": 30, "noise": 0.5}
-    found = found_outliers(features, 7, **options, ovor_literal=True)
-    noise, unit = drawn_noise(7, 30, 0.5), slow_unit(features.numpy())
-    # Each of them occurs three times, and its length counts.
-    farthest = np.stack(sorted(noise, key=lambda n: -slow_kth(n, unit, 4))[:3])
-    close(found, torch.from_numpy(farthest).repeat_interleave(3, dim=0)[:7])
-
-
 def test_a_task_of_few_images_has_fewer_neighbours_and_a_smaller_boundary() -> None:
     features = torch.randn(3, 4)
-    for literal in (False, True):
-        found = found_outliers(features, 400, noise_draws=2, ovor_literal=literal)
-        assert found.shape == (6, 4)
-        assert found.isfinite().all()
+    found = found_outliers(features, 400, noise_draws=2)
+    assert found.shape == (6, 4)
+    assert found.isfinite().all()
     assert found_outliers(features[:1], 400, noise_draws=2).shape == (2, 4)
 
 

@@ -80,21 +80,15 @@ def register(name: str, **info: Any) -> Callable[[C], C]:
         method = RegisteredMethod(name, config)
         if not config.__name__.endswith("Config"):
             raise UserError(
-                f"Rename the options `{config.__name__}` of method `{name}` to the name of its "
-                "class, followed by Config."
+                f"Rename `{config.__name__}` to the class of `{name}` with Config at its end."
             )
         there = METHODS.get(name)
         if there is not None and there.place != method.place:  # the same class may be reloaded
-            raise UserError(
-                f"`{name}` is the name of a method already ({there.place}). Register "
-                f"{method.place} under another name."
-            )
+            raise UserError(f"`{name}` is the name of a method already: {there.place}.")
         for kind, group in (("stream", StreamOptions), ("run", RunOptions)):
             for option in method.config.model_fields.keys() & group.model_fields.keys():
-                raise UserError(
-                    f"Rename the option `{option}` of method `{name}`: it is also an option of the "
-                    f"{kind}."
-                )
+                what = f"option `{option}` of method `{name}`"
+                raise UserError(f"Rename the {what}: it is also an option of the {kind}.")
         METHODS[name] = method
         return config
 
@@ -135,10 +129,7 @@ def find_method(name: str) -> RegisteredMethod:
     """A method by its name."""
     methods = known_methods()
     if name not in methods:
-        raise UserError(
-            f"{unknown('method', name, methods)} See `hashprompt methods`. One of your own: "
-            f"{OWN_METHODS}=FILE.py."
-        )
+        raise UserError(f"{unknown('method', name, methods)} Your own: {OWN_METHODS}=FILE.py.")
     return methods[name]
 
 
@@ -152,10 +143,7 @@ def build_method(name: str, config: MethodConfig, backbone: "Backbone") -> "Meth
             return method_type(config, backbone)
     except (RuntimeError, MemoryError, OverflowError) as error:  # sizes beyond any memory
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"{name} cannot be built with these options: {shortened(reason, 200)}. Its sizes "
-            "(experts, prompt_length, …) may be too large for this machine."
-        ) from error
+        raise UserError(f"{name} cannot be built: {shortened(reason, 200)}. Use less.") from error
 
 
 @cache
@@ -190,10 +178,7 @@ def preset_options(method: str, preset: str, benchmark: str, backbone: str = "")
     preset, _, named = preset.partition("/")
     if preset not in known:
         if moved_to := MOVED_PRESETS.get((method, preset)):
-            raise UserError(
-                f"Unknown preset `{preset}` of {method}. Its method is now {moved_to}: "
-                f"hashprompt run --method {moved_to}"
-            )
+            raise UserError(f"`{preset}` of {method} is now a method: --method {moved_to}.")
         raise UserError(unknown(f"preset of {method}", preset, known))
     sections = known[preset]
     if named and named not in sections:

@@ -92,8 +92,7 @@ def _cholesky(matrices: Tensor, first: int) -> Tensor:
         cell = first + int(failed.nonzero()[0, 0])
         raise UserError(
             f"The covariance of class Gaussian {cell + 1} (in the order they were learned) has no "
-            "inverse, so no discriminant can be read off it. Use a larger `ridge` or "
-            "`shrinkage`."
+            "inverse. Use a larger `ridge` or `shrinkage`."
         )
     return lower
 
@@ -175,19 +174,14 @@ class ClassGaussians(nn.Module):
         divisor = max(len(features) - 1, 1)
         if self.storage == "variance":
             return {"means": mean, "spread": centred.square().sum(0) / divisor + JITTER}
-        return {"means": mean, **self._spread(centred.T @ centred / divisor)}
-
-    def _spread(self, covariance: Tensor) -> dict[str, Tensor]:
-        """Rows of the buffers, but for the mean, for a covariance (D, D)."""
-        if self.storage == "variance":
-            return {"spread": covariance.diagonal() + JITTER}
+        covariance = centred.T @ centred / divisor
         if self.storage == "covariance":
             eye = torch.eye(self.dim, device=covariance.device)
-            return {"spread": covariance + JITTER * eye}
+            return {"means": mean, "spread": covariance + JITTER * eye}
         values, vectors = (x.to(covariance) for x in torch.linalg.eigh(capable(covariance)))
         factor = vectors[:, -self.rank :] * values[-self.rank :].clamp(min=0).sqrt()
         rest = (covariance.diagonal() - factor.square().sum(1)).clamp(min=0) + JITTER
-        return {"spread": factor, "rest": rest}
+        return {"means": mean, "spread": factor, "rest": rest}
 
     def _centroids(self, features: Tensor) -> dict[str, Tensor]:
         found, groups = k_means(features, self.centroids, starts=1)

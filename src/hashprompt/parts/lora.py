@@ -42,6 +42,13 @@ def keys_and_values(b: Tensor) -> Tensor:
     return torch.cat((torch.zeros_like(b[:1]), b)).flatten(0, 1)
 
 
+def joined_factors(a: Tensor, b: Tensor) -> Factors:
+    """Factors of a joint qkv projection from A (2, r, D) and B (2, D, r) of keys and of values."""
+    rank = a.shape[1]
+    keys, values = F.pad(b[0], (0, rank)), F.pad(b[1], (rank, 0))
+    return a.flatten(0, 1), keys_and_values(torch.stack((keys, values)))
+
+
 class TrainedLoRA(nn.Module):
     """W + s B A at some layers of every block; at first B = 0, so nothing is changed.
 

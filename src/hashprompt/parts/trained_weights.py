@@ -63,8 +63,7 @@ class TrainedWeights(nn.Module):
         super().__init__()
         if which == "last" and blocks > backbone.depth:
             raise UserError(
-                f"The last {blocks} blocks are to be trained, but this backbone has "
-                f"{backbone.depth}: last_blocks (trained_blocks of l2p) can be that at most."
+                f"The last {blocks} blocks cannot train: this backbone has {backbone.depth}."
             )
         first = backbone.depth - blocks
         chosen = {

@@ -1,11 +1,11 @@
 """Options of CODA-Prompt."""
 
 from hashprompt.methods import kinds, register
-from hashprompt.methods.frames.options import TuningConfig
+from hashprompt.methods.frames.options import UnscaledTuningConfig
 
 
 @register("coda", paper="CVPR 2023, arXiv 2211.13218", code="GT-RIPL/CODA-Prompt")
-class CodaConfig(TuningConfig):
+class CodaConfig(UnscaledTuningConfig):
     """CODA-Prompt: prompts mixed from components that grow with the tasks.
 
     Args:
@@ -15,11 +15,8 @@ class CodaConfig(TuningConfig):
         orthogonality: μ, weight of the orthogonality penalty
     """
 
-    epochs: kinds.Count = 20
     lr: kinds.Positive = 1e-3
-    scale_lr: bool = False
     schedule: kinds.Schedule = "coda"
-    clip: kinds.Clip = None
     layers: kinds.Layers = (1, 2, 3, 4, 5)
     components_per_task: kinds.Count = 10
     prompt_length: kinds.PromptLength = 4

@@ -5,13 +5,13 @@ from typing import Annotated
 from pydantic import Field
 
 from hashprompt.methods import kinds, register
-from hashprompt.methods.frames.options import TuningConfig
+from hashprompt.methods.frames.options import UnscaledTuningConfig
 
 
 @register(
     "cprompt", paper="CVPR 2024, arXiv 2403.08568", code="Zhanxin-Gao/CPrompt", scenarios=("class",)
 )
-class CPromptConfig(TuningConfig):
+class CPromptConfig(UnscaledTuningConfig):
     """CPrompt: prompts per task, trained with all classifiers and all prompts.
 
     Args:
@@ -26,11 +26,9 @@ class CPromptConfig(TuningConfig):
     batch_size: kinds.BatchSize = 16
     epochs: kinds.Count = 18
     lr: kinds.Positive = 0.01
-    scale_lr: bool = False
     schedule: kinds.Schedule = "cosine"
     optimizer: kinds.Optimizer = "sgd"
     weight_decay: kinds.NonNegative = 5e-4
-    clip: kinds.Clip = None
     layers: tuple[int, ...] = (1, 6)
     prompt_length: kinds.PromptLength = 50
     consistency: kinds.NonNegative = 1.0

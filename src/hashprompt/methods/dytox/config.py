@@ -25,7 +25,3 @@ class DyToxConfig(RehearsalConfig):
     divergence: kinds.NonNegative = 0.1
     finetuning_epochs: kinds.Count = 20
     finetuning_lr: kinds.Positive = 2.5e-5
-
-    def finetuning_rate(self) -> float:
-        """The learning rate of the epochs on the memory in use."""
-        return self.rate() * self.finetuning_lr / self.lr

@@ -111,14 +111,15 @@ class DyTox(Rehearsal[DyToxConfig]):
             return [train, keep]
         block = f"blocks.{self.tab.start}."
         tab = [value for name, value in self.vit.tensors().items() if name.startswith(block)]
-        rate = self.config.finetuning_rate()
+        config = self.config
+        rate = config.rate() * config.finetuning_lr / config.lr
         finetune = base.training_phase(
-            self.config,
+            config,
             lambda batch: self.finetuning_losses(batch, task),
             ParamGroup(tab, rate),
-            ParamGroup(heads, rate * self.config.head_lr_scale),
+            ParamGroup(heads, rate * config.head_lr_scale),
             name="finetune",
-            epochs=self.config.finetuning_epochs,
+            epochs=config.finetuning_epochs,
             draw=self.memory_batches,
         )
         return [train, keep, finetune]

@@ -1,11 +1,11 @@
 """Options of EvoPrompt."""
 
 from hashprompt.methods import kinds, register
-from hashprompt.methods.frames.options import TuningConfig
+from hashprompt.methods.frames.options import UnscaledTuningConfig
 
 
 @register("evoprompt", paper="Kurniawan et al., AAAI 2024", code="MIV-XJTU/EvoPrompt")
-class EvoPromptConfig(TuningConfig):
+class EvoPromptConfig(UnscaledTuningConfig):
     """EvoPrompt: networks that generate prompts, fused over tasks by optimal transport.
 
     Args:
@@ -18,9 +18,8 @@ class EvoPromptConfig(TuningConfig):
     """
 
     batch_size: kinds.BatchSize = 64
-    epochs: kinds.Count = 20
     lr: kinds.Positive = 0.005
-    scale_lr: bool = False
+    clip: kinds.Clip = 1.0
     layers: kinds.Layers = None
     prompt_length: kinds.PromptLength = 5
     hidden: kinds.Count = 16

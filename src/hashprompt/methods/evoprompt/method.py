@@ -225,7 +225,8 @@ def transport_plan(rows: Tensor, reference: Tensor, masses: Tensor) -> Tensor:
     """
     import ot  # type: ignore[import-untyped]  # on use: nothing else needs it
 
-    problem = masses, mass(reference), squared_distance(rows, reference)
+    one, other = (F.normalize(exact(matrix), dim=1) for matrix in (rows, reference))
+    problem = masses, mass(reference), torch.cdist(one, other).square()
     plan = torch.from_numpy(ot.emd(*(x.cpu().numpy() for x in problem), numItermax=10_000_000))
     return (plan / plan.sum(0)).to(rows)
 
@@ -234,12 +235,6 @@ def mass(rows: Tensor) -> Tensor:
     """Share (n,) of each row in the absolute sum of a matrix (n, d)."""
     norms = exact(rows).abs().sum(1) + TINY
     return norms / norms.sum()
-
-
-def squared_distance(rows: Tensor, others: Tensor) -> Tensor:
-    """Squared distances (n, m) of rows (n, d) and (m, d) at unit length."""
-    rows, others = F.normalize(exact(rows), dim=1), F.normalize(exact(others), dim=1)
-    return torch.cdist(rows, others).square()
 
 
 def min_max(values: Tensor) -> Tensor:

@@ -49,13 +49,9 @@ class DomainPrompts(Method[C]):
         """Parameters with the learning rate of the prompt."""
         return [self.prompts.current]
 
-    def describe_task(self, task: TaskView) -> Tensor:
-        """Features (N, D) of the training images, for the domain's centroids."""
-        return task.features()
-
-    def describe(self, images: Tensor, plain: Tensor | None) -> Tensor:
-        """The same (B, D) of any images, to compare with centroids."""
-        return self.backbone(images) if plain is None else plain
+    def describe(self, images: Tensor) -> Tensor:
+        """Features (B, D) of images, to find the nearest centroid; frozen ones if `asks_plain`."""
+        return self.backbone(images)
 
     # The frame. ----------------------------------------------------------------------------
 
@@ -66,13 +62,17 @@ class DomainPrompts(Method[C]):
         prompts, head = self.prompt_parameters(), self.head_parameters(task)
         return [
             tuning_phase(self.config, self._step, prompts, head),
-            Phase("centroids", work=lambda: self.selector.add(self.describe_task(task))),
+            Phase("centroids", work=lambda: self.learn_centroids(task)),
         ]
+
+    def learn_centroids(self, task: TaskView) -> None:
+        self.selector.add(task.features() if self.asks_plain else task.map(self.describe))
 
     def _step(self, batch: Batch) -> dict[str, Tensor]:
         logits = self.logits(self.backbone.embed(batch.inputs), None)
         return {"ce": F.cross_entropy(logits, batch.labels)}
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
-        domain = self.selector.nearest(self.describe(images, plain))
+        described = self.describe(images) if plain is None or not self.asks_plain else plain
+        domain = self.selector.nearest(described)
         return Prediction(self.logits(self.backbone.embed(images), domain), domain)

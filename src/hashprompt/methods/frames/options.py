@@ -108,6 +108,14 @@ class TuningConfig(MethodConfig):
         return self.lr * self.batch_size / 256 if self.scale_lr else self.lr
 
 
+class UnscaledTuningConfig(TuningConfig):
+    """The same with rates that do not depend on the batch size, and without clipping."""
+
+    epochs: kinds.Count = 20
+    clip: kinds.Clip = None
+    scale_lr: bool = False
+
+
 class KeyedConfig(TuningConfig):
     """Prompts found by learned keys.
 
@@ -130,7 +138,7 @@ class TaskKeyConfig(KeyedConfig):
     prompt_length: kinds.PromptLength = 20
 
 
-class DomainConfig(TuningConfig):
+class DomainConfig(UnscaledTuningConfig):
     """A token prompt for every domain.
 
     Args:
@@ -141,13 +149,10 @@ class DomainConfig(TuningConfig):
     """
 
     info = MethodInfo(family="prompts", scenarios=("domain",))
-    epochs: kinds.Count = 20
     lr: kinds.Positive = 0.01
-    scale_lr: bool = False
     optimizer: kinds.Optimizer = "sgd"
     schedule: kinds.Schedule = "cosine"
     weight_decay: kinds.NonNegative = 2e-4
-    clip: kinds.Clip = None
     prompt_length: kinds.PromptLength = 10
     centroids: kinds.Count = 5
     distance: kinds.Distance = "l1"
@@ -194,8 +199,10 @@ class AlignedConfig(FinetuningConfig):
     """
 
     info = MethodInfo(family="drift compensation")
-    scale_lr: bool = False
+    epochs: kinds.Count = 20
     clip: kinds.Clip = None
+    scale_lr: bool = False
+    weight_decay: kinds.NonNegative = 5e-4
     align_epochs: kinds.Count = 5
     align_lr: kinds.Positive = 0.01
     align_samples: kinds.Count = 256
@@ -235,8 +242,7 @@ class RehearsalConfig(BufferOptions, FinetuningConfig):
     def _keeps_some(self) -> Self:
         if not self.keeps_images():
             raise ValueError(
-                "this method learns from stored images: set buffer_per_class or buffer_total to "
-                "at least 1"
+                "stored images are all it learns from: set buffer_per_class to 1 or more"
             )
         return self
 

@@ -5,13 +5,13 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from hashprompt.methods import kinds, register
-from hashprompt.methods.frames.options import PromptConfig
+from hashprompt.methods.frames.options import ChosenExperts, PromptConfig
 
 RouterInit = Literal["uniform", "linear", "orthogonal"]
 
 
 @register("hash", paper="CVPR 2026, arXiv 2601.20894")
-class HashConfig(PromptConfig):
+class HashConfig(ChosenExperts, PromptConfig):
     """Hash: shared prompt pool, one router per task, history-aware modulation.
 
     The defaults are the recommended reading of the paper.
@@ -79,11 +79,8 @@ class HashConfig(PromptConfig):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.top_k > self.experts or self.protected > self.experts:
-            raise ValueError(
-                f"top_k={self.top_k} and protected={self.protected} must not exceed "
-                f"experts={self.experts}"
-            )
+        if self.protected > self.experts:
+            raise ValueError(f"protected={self.protected} must not exceed experts={self.experts}")
         if self.len_mode == "total" and self.prompt_length < 2:
             raise ValueError("len_mode=total halves the prompt: prompt_length must be at least 2")
         return self

@@ -1,7 +1,7 @@
 """Options of InfLoRA."""
 
 from hashprompt.methods import kinds, register
-from hashprompt.methods.frames.options import TuningConfig
+from hashprompt.methods.frames.options import UnscaledTuningConfig
 
 
 @register(
@@ -11,7 +11,7 @@ from hashprompt.methods.frames.options import TuningConfig
     scenarios=("class",),
     family="adapters",
 )
-class InfLoRAConfig(TuningConfig):
+class InfLoRAConfig(UnscaledTuningConfig):
     """InfLoRA: low-rank changes of keys and values, orthogonal to the inputs of old tasks.
 
     Args:
@@ -21,11 +21,8 @@ class InfLoRAConfig(TuningConfig):
         expected_tasks: T, number of tasks over which that share rises towards 1
     """
 
-    epochs: kinds.Count = 20
     lr: kinds.Positive = 5e-4
     schedule: kinds.Schedule = "coda"
-    clip: kinds.Clip = None
-    scale_lr: bool = False
     rank: kinds.Count = 10
     energy: kinds.OpenShare = 0.95
     expected_tasks: kinds.Count = 10

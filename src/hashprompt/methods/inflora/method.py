@@ -7,12 +7,12 @@ those that inputs of older tasks do not have. So whatever B_t becomes, old image
 
 import math
 from collections.abc import Iterable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from hashprompt.backbone import Backbone, Injection
-from hashprompt.backbone.vit import Edit
 from hashprompt.methods.base import Batch, Method, Phase, Prediction, TaskView
 from hashprompt.methods.frames.prompt_tuning import tuning_phase
 from hashprompt.methods.inflora.config import InfLoRAConfig
@@ -169,15 +169,12 @@ def attention_moments(backbone: Backbone, inject: Injection, images: Iterable[Te
     """
     sums = [torch.zeros(())] * backbone.depth
 
-    def recording(block: int) -> Edit:
-        def record(_: Tensor, z: Tensor) -> Tensor:
-            tokens = z.flatten(0, 1).float()
-            sums[block] = sums[block].to(tokens) + tokens.T @ tokens
-            return z
+    def record(block: int, _: Tensor, z: Tensor) -> Tensor:
+        tokens = z.flatten(0, 1).float()
+        sums[block] = sums[block].to(tokens) + tokens.T @ tokens
+        return z
 
-        return record
-
-    recorders = {f"blocks.{i}.norm1": recording(i) for i in range(backbone.depth)}
+    recorders = {f"blocks.{i}.norm1": partial(record, i) for i in range(backbone.depth)}
     for batch in images:
         backbone(batch, Injection(edits={**inject.edits, **recorders}))
     return torch.stack(sums)

@@ -19,7 +19,7 @@ from hashprompt.methods.frames.prompt_tuning import tuning_phase
 from hashprompt.methods.lae.config import LaeConfig
 from hashprompt.parts.adapters import branches, fill_down
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
-from hashprompt.parts.lora import low_rank
+from hashprompt.parts.lora import joined_factors, low_rank
 from hashprompt.parts.trained_weights import Snapshot
 
 Values = Mapping[str, Tensor]
@@ -153,11 +153,8 @@ class KeyValueLora(Pet):
 
     def inject(self, values: Values, images: int) -> Injection:
         scaled = values["scale"][..., None, None] * values["b"]
-        queries = (0, 0, scaled.shape[2], 0)  # rows of the joint projection that stay
-        factors = {
-            f"blocks.{block}.attn.qkv": (a.flatten(0, 1), F.pad(torch.block_diag(*b), queries))
-            for block, a, b in zip(self.blocks, values["a"], scaled, strict=True)
-        }
+        each = zip(self.blocks, values["a"], scaled, strict=True)
+        factors = {f"blocks.{i}.attn.qkv": joined_factors(a, b) for i, a, b in each}
         return Injection(edits=low_rank(factors))
 
 

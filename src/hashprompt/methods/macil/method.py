@@ -23,7 +23,7 @@ from hashprompt.parts.cells import Cells
 from hashprompt.parts.gaussians import ClassGaussians
 from hashprompt.parts.growing import grow_parameter
 from hashprompt.parts.heads import cosine, masked_cross_entropy
-from hashprompt.parts.lora import Factors, keys_and_values, merged
+from hashprompt.parts.lora import joined_factors, merged
 from hashprompt.parts.precision import exact
 from hashprompt.parts.slots import TaskSlots, uniform
 
@@ -63,7 +63,7 @@ class MACIL(base.Method[MACILConfig]):
         """The changes of the first tasks, or of all."""
         a = self.down.stacked()[:tasks].movedim(0, 2).flatten(2, 3)  # (blocks, 2, T r, D)
         b = self.up.stacked()[:tasks].movedim(0, 3).flatten(3, 4)  # (blocks, 2, D, T r)
-        factors = {f"blocks.{i}.attn.qkv": _joined(a[i], b[i]) for i in range(len(a))}
+        factors = {f"blocks.{i}.attn.qkv": joined_factors(a[i], b[i]) for i in range(len(a))}
         return Injection(weights=merged(self.backbone, factors))
 
     def features(self, images: Tensor, tasks: int | None = None) -> Tensor:
@@ -145,13 +145,6 @@ class MACIL(base.Method[MACILConfig]):
             samples=config.align_samples,
             epochs=config.align_epochs,
         )
-
-
-def _joined(a: Tensor, b: Tensor) -> Factors:
-    """Factors of a joint qkv projection from A (2, r, D) and B (2, D, r) of keys and of values."""
-    rank = a.shape[1]
-    keys, values = F.pad(b[0], (0, rank)), F.pad(b[1], (rank, 0))
-    return a.flatten(0, 1), keys_and_values(torch.stack((keys, values)))
 
 
 def mean_shift(before: Tensor, after: Tensor, means: Tensor, width: float) -> Tensor:

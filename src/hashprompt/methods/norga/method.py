@@ -3,7 +3,6 @@
 Le et al., NeurIPS 2024.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -14,13 +13,6 @@ from torch import Tensor, nn
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.frames.hide_pipeline import TaskPromptPipeline
 from hashprompt.methods.norga.config import NorgaConfig
-
-GATES: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "gelu": F.gelu,
-    "relu": torch.relu,
-}
 
 
 class Norga(TaskPromptPipeline[NorgaConfig]):
@@ -39,7 +31,8 @@ class Norga(TaskPromptPipeline[NorgaConfig]):
     def gate(self, position: int, scores: Tensor) -> Tensor:
         """a·σ(b·S) of a prompted block."""
         inner, outer = self.gates[position]
-        return outer * GATES[self.config.gate](inner * scores)
+        activation = getattr(F, self.config.gate)
+        return outer * activation(inner * scores)
 
     def prompt_parameters(self) -> list[nn.Parameter]:
         # The gate is shared: after the first task a change would alter what old prompts mean.

@@ -5,13 +5,13 @@ from typing import Self
 from pydantic import model_validator
 
 from hashprompt.methods import kinds, register
-from hashprompt.methods.frames.options import TuningConfig
+from hashprompt.methods.frames.options import UnscaledTuningConfig
 
 
 @register(
     "ovor", paper="ICLR 2024, arXiv 2402.04129", code="jpmorganchase/ovor", scenarios=("class",)
 )
-class OvorConfig(TuningConfig):
+class OvorConfig(UnscaledTuningConfig):
     """OVOR: one prompt for all tasks, virtual outliers at the head.
 
     Args:
@@ -29,14 +29,11 @@ class OvorConfig(TuningConfig):
         outlier_weight: λ, weight of the energy losses
         energy_inside: energy that features should be below
         energy_outside: energy that outliers should be above
-        ovor_literal: outliers as in the public code: noise without the boundary
     """
 
     epochs: kinds.Count = 16
     lr: kinds.Positive = 1e-3
-    scale_lr: bool = False
     schedule: kinds.Schedule = "coda"
-    clip: kinds.Clip = None
     layers: tuple[int, ...] = (1, 2, 3, 4, 5)
     prompt_lengths: tuple[int, ...] = (5, 5, 20, 20, 20)
     outliers: bool = True
@@ -49,13 +46,9 @@ class OvorConfig(TuningConfig):
     outlier_weight: kinds.NonNegative = 0.1
     energy_inside: float = -15.0
     energy_outside: float = -3.0
-    ovor_literal: bool = False
 
     @model_validator(mode="after")
     def _one_length_per_layer(self) -> Self:
         if len(self.prompt_lengths) != len(self.layers) or min(self.prompt_lengths) < 1:
-            raise ValueError(
-                f"prompt_lengths={list(self.prompt_lengths)} must give a length of at least 1 for "
-                f"each of layers={list(self.layers)}"
-            )
+            raise ValueError("prompt_lengths must give a length of at least 1 for each of layers")
         return self

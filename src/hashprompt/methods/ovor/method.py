@@ -110,9 +110,9 @@ def virtual_outliers(features: Tensor, count: int, config: OvorConfig) -> Tensor
     Args:
         features: (n, D) of a task.
         count: outliers wanted.
-        config: its `neighbours` and `boundary` are not more than there are features, its noise
-            vectors the same around each boundary feature. With `ovor_literal` the boundary is not
-            added to them, and their length is not normalised before the comparison.
+        config: `neighbours` and `boundary` are not more than there are features; the noise
+            vectors are the same around each boundary feature. The public code leaves out the
+            boundary features.
 
     Returns:
         (min(count, boundary · noise_draws), D), the farthest first.
@@ -122,13 +122,9 @@ def virtual_outliers(features: Tensor, count: int, config: OvorConfig) -> Tensor
     size = config.noise_draws, unit.shape[1]
     check_room(3 * boundary * math.prod(size), f"{size[0]:,} draws around {boundary:,} features")
     offsets = config.noise * torch.randn(size, device=unit.device, dtype=unit.dtype)
-    if config.ovor_literal:
-        candidates = offsets.repeat(boundary, 1)
-        distance = kth_distance(offsets, unit, neighbours).repeat(boundary)
-    else:
-        lonely = kth_distance(unit, unit, neighbours).topk(boundary).indices
-        candidates = (features[lonely][:, None] + offsets).flatten(0, 1)
-        distance = kth_distance(F.normalize(candidates, dim=1), unit, neighbours)
+    lonely = kth_distance(unit, unit, neighbours).topk(boundary).indices
+    candidates = (features[lonely][:, None] + offsets).flatten(0, 1)
+    distance = kth_distance(F.normalize(candidates, dim=1), unit, neighbours)
     return candidates[distance.topk(min(count, len(candidates))).indices]
 
 

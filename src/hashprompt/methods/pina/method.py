@@ -63,14 +63,13 @@ class Pina(DomainPrompts[PinaConfig]):
     def head_parameters(self, task: TaskView) -> list[nn.Parameter]:
         return list(self.head.parameters()) if task.index == 0 else []
 
-    def describe_task(self, task: TaskView) -> Tensor:
-        if not self.config.patch_shuffle:
-            return super().describe_task(task)
-        return task.map(lambda images: self.describe(images, None))
+    @property
+    def asks_plain(self) -> bool:
+        return not self.config.patch_shuffle
 
-    def describe(self, images: Tensor, plain: Tensor | None) -> Tensor:
-        if not self.config.patch_shuffle:
-            return super().describe(images, plain)
+    def describe(self, images: Tensor) -> Tensor:
+        if self.asks_plain:
+            return super().describe(images)
         return self.backbone(shuffle_tiles(images, self.order, self.config.grid))
 
 

@@ -15,11 +15,8 @@ class SLCAConfig(AlignedConfig):
         temperature: temperature of the normalised logits in alignment
     """
 
-    batch_size: kinds.BatchSize = 128
-    epochs: kinds.Count = 20
     lr: kinds.Positive = 1e-4
     head_lr_scale: kinds.Positive = 100.0
-    weight_decay: kinds.NonNegative = 5e-4
     decay_at: kinds.PositiveShare = 0.9
     mean_decay: kinds.Share = 0.1
     temperature: kinds.Positive = 0.1

@@ -19,12 +19,9 @@ class SLCAPlusConfig(AlignedConfig):
         temperature: temperature of the normalised logits in alignment
     """
 
-    batch_size: kinds.BatchSize = 128
-    epochs: kinds.Count = 20
     lr: kinds.Positive = 1e-3
     first_lr: kinds.Positive = 5e-3
     head_lr_scale: kinds.Positive = 10.0
-    weight_decay: kinds.NonNegative = 5e-4
     schedule: kinds.Schedule = "cosine"
     trainable: kinds.Trainable = "biases"
     rank: kinds.Count = 4

@@ -1,7 +1,7 @@
 """Options of SMoPE."""
 
 from hashprompt.methods import kinds, register
-from hashprompt.methods.frames.options import ChosenExperts, TuningConfig
+from hashprompt.methods.frames.options import ChosenExperts, UnscaledTuningConfig
 
 
 @register(
@@ -10,7 +10,7 @@ from hashprompt.methods.frames.options import ChosenExperts, TuningConfig
     code="Minhchuyentoancbn/SMoPE",
     scenarios=("class",),
 )
-class SmopeConfig(ChosenExperts, TuningConfig):
+class SmopeConfig(ChosenExperts, UnscaledTuningConfig):
     """SMoPE: one prompt for all tasks, its tokens as sparse experts.
 
     Args:
@@ -26,11 +26,8 @@ class SmopeConfig(ChosenExperts, TuningConfig):
         align_samples: pseudo-features per class and epoch; default batch_size
     """
 
-    epochs: kinds.Count = 20
     lr: kinds.Positive = 0.025
     head_lr_scale: kinds.Positive = 0.2
-    scale_lr: bool = False
-    clip: kinds.Clip = None
     layers: kinds.Layers = (1, 2, 3, 4, 5, 6)
     experts: kinds.Count = 25
     top_k: kinds.Count = 5

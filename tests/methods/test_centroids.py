@@ -15,7 +15,7 @@ def blobs(*middles: list[float], each: int = 10) -> Tensor:
 
 def test_centroids_are_the_means_of_clusters_of_unit_features() -> None:
     features = blobs([5.0, 0.0], [0.0, 2.0], [-1.0, 0.0])
-    selector = Centroids(3, 2, "l1")
+    selector = Centroids(3, 2)
     selector.add(features)
     unit = features / features.square().sum(1, keepdim=True).sqrt()
     expected = torch.stack([part.mean(0) for part in unit.split(10)])
@@ -24,9 +24,8 @@ def test_centroids_are_the_means_of_clusters_of_unit_features() -> None:
         assert (found - row).abs().sum(1).min() < 1e-5
 
 
-@pytest.mark.parametrize("distance", ["l1", "l2"])
-def test_the_nearest_centroid_of_all_decides_however_long_the_feature(distance: str) -> None:
-    selector = Centroids(2, 4, distance)  # type: ignore[arg-type]
+def test_the_nearest_centroid_of_all_decides_however_long_the_feature() -> None:
+    selector = Centroids(2, 4)
     torch.manual_seed(0)
     selector.centres = torch.randn(3, 2, 4) / 2
     features = 7 * torch.randn(50, 4)
@@ -34,28 +33,15 @@ def test_the_nearest_centroid_of_all_decides_however_long_the_feature(distance: 
     for feature in features:
         unit = feature / feature.norm()
         gaps = [[unit - centre for centre in domain] for domain in selector.centres]
-        size = (lambda g: g.abs().sum()) if distance == "l1" else (lambda g: g.square().sum())
-        nearest = [min(float(size(gap)) for gap in domain) for domain in gaps]
+        nearest = [min(float(gap.abs().sum()) for gap in domain) for domain in gaps]
         expected.append(nearest.index(min(nearest)))
     assert len(set(expected)) == 3
     assert selector.nearest(features).tolist() == expected
 
 
-def test_the_two_distances_may_disagree() -> None:
-    feature = tensor([[1.0, 0, 0, 0]])
-    # From (1, 0, 0, 0): one large difference, or three smaller ones of a larger sum.
-    centres = tensor([[[0.4, 0, 0, 0]], [[1, 0.3, 0.3, 0.3]]])
-    answers = {}
-    for distance in ("l1", "l2"):
-        selector = Centroids(1, 4, distance)  # type: ignore[arg-type]
-        selector.centres = centres
-        answers[distance] = selector.nearest(feature).item()
-    assert answers == {"l1": 0, "l2": 1}
-
-
 @pytest.mark.parametrize("images", [1, 3])
 def test_a_domain_of_fewer_images_than_centroids_is_found_too(images: int) -> None:
-    selector = Centroids(5, 4, "l1")
+    selector = Centroids(5, 4)
     few, many = torch.eye(4)[:images], -blobs([1.0, 1, 1, 1])
     selector.add(few)
     selector.add(many)

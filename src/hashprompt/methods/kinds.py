@@ -20,6 +20,5 @@ Optimizer = Literal["adam", "adamw", "sgd"]
 Clip = Annotated[float | None, Field(gt=0)]
 Layers = tuple[int, ...] | None
 PromptLength = Annotated[int, Field(ge=1, le=10_000)]
-Distance = variants.Distance
 Storage = variants.Storage
 Trainable = variants.Trainable

@@ -143,7 +143,10 @@ def build_method(name: str, config: MethodConfig, backbone: "Backbone") -> "Meth
             return method_type(config, backbone)
     except (RuntimeError, MemoryError, OverflowError) as error:  # sizes beyond any memory
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{name} cannot be built: {shortened(reason, 200)}. Use less.") from error
+        raise UserError(
+            f"{name} cannot be built with these options: {shortened(reason, 200)}. Its sizes "
+            "(experts, prompt_length, …) may be too large for this machine."
+        ) from error
 
 
 @cache

@@ -6,7 +6,6 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from hashprompt.parts.growing import grow_buffer
-from hashprompt.parts.variants import Distance
 
 
 def k_means(rows: Tensor, count: int, starts: int) -> tuple[Tensor, Tensor]:
@@ -29,12 +28,10 @@ class Centroids(nn.Module):
     Args:
         count: K.
         dim: D.
-        distance: `l1` is the sum of absolute differences, `l2` the Euclidean distance.
     """
 
-    def __init__(self, count: int, dim: int, distance: Distance) -> None:
+    def __init__(self, count: int, dim: int) -> None:
         super().__init__()
-        self.distance = distance
         self.centres: Tensor = nn.Buffer(torch.zeros(0, count, dim))  # (T, K, D)
 
     def add(self, features: Tensor) -> None:
@@ -47,12 +44,7 @@ class Centroids(nn.Module):
         grow_buffer(self, "centres", centres[rows][None])
 
     def nearest(self, features: Tensor) -> Tensor:
-        """The domain (B,) of features (B, D)."""
+        """The domain (B,) of features (B, D), by the sum of absolute differences."""
         unit = F.normalize(features.float(), dim=1)
-        distances = torch.cdist(
-            unit,
-            self.centres.flatten(0, 1),
-            p=1 if self.distance == "l1" else 2,
-            compute_mode="donot_use_mm_for_euclid_dist",  # the other is less exact
-        )
+        distances = torch.cdist(unit, self.centres.flatten(0, 1), p=1)
         return distances.argmin(1) // self.centres.shape[1]

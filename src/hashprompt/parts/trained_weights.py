@@ -10,6 +10,10 @@ from hashprompt.errors import UserError
 from hashprompt.parts.budget import check_room
 from hashprompt.parts.variants import Trainable
 
+# Numbers of memory for a weight that trains: itself, its gradient and Adam's two moments. As
+# `check_room` leaves half of the memory, there is room for a teacher as well.
+COPIES = 4
+
 
 class Snapshot(nn.Module):
     """Values of parameters by name, as they were: a teacher, an anchor, a mean of squares.
@@ -53,13 +57,9 @@ class TrainedWeights(nn.Module):
         which: all weights, those of the last blocks and the final norm, all norms, `biases` (norms,
             biases and the class token), or none (`head`: only the head trains).
         blocks: how many `last` ones.
-        copies: how many numbers of memory each weight takes while it trains: itself, its
-            gradient, moments of the optimiser, teachers, …
     """
 
-    def __init__(
-        self, backbone: Backbone, which: Trainable = "all", blocks: int = 1, copies: int = 4
-    ) -> None:
+    def __init__(self, backbone: Backbone, which: Trainable = "all", blocks: int = 1) -> None:
         super().__init__()
         if which == "last" and blocks > backbone.depth:
             raise UserError(
@@ -72,7 +72,7 @@ class TrainedWeights(nn.Module):
             if not name.startswith("head.") and _is_chosen(name, which, first)
         }
         numbers = sum(parameter.numel() for parameter in chosen.values())
-        check_room(copies * numbers, f"Training {numbers:,} weights of the backbone")
+        check_room(COPIES * numbers, f"Training {numbers:,} weights of the backbone")
         self.names = list(chosen)
         for name, parameter in chosen.items():
             self.register_parameter(stored_name(name), nn.Parameter(parameter.detach().clone()))

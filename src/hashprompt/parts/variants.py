@@ -2,6 +2,5 @@
 
 from typing import Literal
 
-Distance = Literal["l1", "l2"]
 Storage = Literal["covariance", "variance", "multi-centroid", "low-rank"]
 Trainable = Literal["all", "last", "norms", "biases", "head"]

@@ -32,7 +32,6 @@ class BiC(Rehearsal[BiCConfig]):
     """
 
     stores = "backbone: teacher; head: correction"
-    copies = Rehearsal.copies + 1  # the teacher
     teaches = True
 
     def __init__(self, config: BiCConfig, backbone: Backbone) -> None:

@@ -22,7 +22,6 @@ class Co2L(Rehearsal[Co2LConfig]):
     """Features are learned without the classifier, which is retrained after each task."""
 
     stores = "backbone: teacher projector"
-    copies = Rehearsal.copies + 1  # the teacher
 
     def __init__(self, config: Co2LConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)

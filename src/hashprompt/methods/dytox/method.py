@@ -35,7 +35,6 @@ class DyTox(Rehearsal[DyToxConfig]):
     stores = (
         "backbone: teacher; prompts: tokens; head: norm_scale norm_shift divergence divergence_norm"
     )
-    copies = 4  # and the teacher
 
     def __init__(self, config: DyToxConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)  # a row of its head is a cell

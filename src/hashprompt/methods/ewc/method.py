@@ -17,7 +17,6 @@ class EWC(FullFinetuning[EWCConfig]):
     """Cross-entropy over the classes of the task + (λ/2) Σ F (θ − θ*)²."""
 
     stores = "statistics: fisher; backbone: anchor"
-    copies = 6  # and F, θ*, and θ − θ* in each step
 
     def __init__(self, config: EWCConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)

@@ -28,7 +28,7 @@ class DomainPrompts(Method[C]):
         super().__init__(config, backbone)
         dim = backbone.dim
         self.prompts = TaskSlots((config.prompt_length, dim), uniform(dim**-0.5))
-        self.selector = Centroids(config.centroids, dim, config.distance)
+        self.selector = Centroids(config.centroids, dim)
 
     # Defined by each method. ---------------------------------------------------------------
 

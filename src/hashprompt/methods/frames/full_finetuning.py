@@ -25,13 +25,11 @@ class FullFinetuning(Method[C]):
     stores = "backbone: vit"
     masked: ClassVar[bool] = True  # whether only the task's own classes compete in training
     teaches: ClassVar[bool] = False  # whether the network before a task is kept as the teacher
-    copies: ClassVar[int] = 3  # values per weight in training: itself, gradient, momentum
 
     def __init__(self, config: C, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.head = GrowingLinear(backbone.dim)
-        copies = self.copies + (config.optimizer != "sgd")
-        self.vit = TrainedWeights(backbone, config.trainable, config.last_blocks, copies)
+        self.vit = TrainedWeights(backbone, config.trainable, config.last_blocks)
         if self.teaches:
             self.teacher = Snapshot(self.network())
 

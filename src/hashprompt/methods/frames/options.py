@@ -144,8 +144,7 @@ class DomainConfig(UnscaledTuningConfig):
     Args:
         epochs: epochs on each domain
         prompt_length: tokens of the prompt of a domain
-        centroids: k-means centroids of each domain
-        distance: distance to the centroids: sum of absolute differences, or Euclidean
+        centroids: k-means centroids of each domain; the sum of absolute differences decides
     """
 
     info = MethodInfo(family="prompts", scenarios=("domain",))
@@ -155,7 +154,6 @@ class DomainConfig(UnscaledTuningConfig):
     weight_decay: kinds.NonNegative = 2e-4
     prompt_length: kinds.PromptLength = 10
     centroids: kinds.Count = 5
-    distance: kinds.Distance = "l1"
 
 
 class FirstSessionConfig(MethodConfig):

@@ -19,7 +19,6 @@ class LwF(FullFinetuning[LwFConfig]):
     """
 
     stores = "backbone: teacher"
-    copies = 4  # and the teacher
     teaches = True
 
     def losses(self, batch: Batch, task: TaskView) -> dict[str, Tensor]:

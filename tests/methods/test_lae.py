@@ -39,7 +39,7 @@ def steps(method: Lae, task: Task, phase: str, count: int) -> list[dict[str, Ten
     optimizer, seen = make_optimizer(chosen), []
     for _ in range(count):
         train_step(chosen, Batch(task.images, task.labels), optimizer)
-        seen.append({name: v.detach().clone() for name, v in method.online.values().items()})
+        seen.append({name: v.detach().clone() for name, v in method.online.items()})
     return seen
 
 
@@ -89,7 +89,7 @@ def slow_features(method: Lae, images: Tensor, values: Values) -> Tensor:
 @pytest.mark.parametrize("pet", KINDS)
 def test_features_are_those_of_attention_written_out(pet: str) -> None:
     method, task = begun(pet)
-    values = {name: torch.randn_like(value) for name, value in method.online.values().items()}
+    values = {name: torch.randn_like(value) for name, value in method.online.items()}
     expected = slow_features(method, task.images[:4], values)
     with torch.no_grad():
         found = method.features(task.images[:4], values)
@@ -101,14 +101,14 @@ def test_features_are_those_of_attention_written_out(pet: str) -> None:
 def test_what_is_tuned_adds_nothing_at_its_start(pet: str) -> None:
     method, images = make(pet), Task(0, (0, 1)).images
     with torch.no_grad():
-        found = method.features(images, method.online.values())
+        found = method.features(images, method.online)
         close(found, method.backbone(images), atol=1e-5, rtol=1e-5)
 
 
 def test_only_the_blocks_of_choice_are_tuned() -> None:
     method = make(layers=(2,))
-    values = {name: torch.randn_like(value) for name, value in method.online.values().items()}
-    assert list(method.online.inject(values, 1).edits) == ["blocks.1.attn"]
+    values = {name: torch.randn_like(value) for name, value in method.online.items()}
+    assert list(method.inject(values, 1).edits) == ["blocks.1.attn"]
 
 
 # The slow copy. ----------------------------------------------------------------------------
@@ -128,12 +128,12 @@ def test_the_copy_is_a_moving_average_of_the_values_after_each_step(pet: str) ->
 
 def test_while_the_head_trains_the_values_rest_and_the_copy_follows() -> None:
     method, task = begun(ema_decay=0.9)
-    online = {name: value.detach().clone() for name, value in method.online.values().items()}
+    online = {name: value.detach().clone() for name, value in method.online.items()}
     head = method.head.weight.detach().clone()
     steps(method, task, "head", 2)
     assert not torch.equal(method.head.weight, head)
     for name, value in online.items():
-        assert torch.equal(method.online.values()[name], value)
+        assert torch.equal(method.online[name], value)
         assert torch.equal(method.offline.tensors()[name], value)  # as they were equal before
     apart = {name: value + 1 for name, value in online.items()}
     method.offline.take(apart)
@@ -147,7 +147,7 @@ def test_the_copy_is_made_once_at_the_second_task() -> None:
     first = Task(0, (0, 1))
     learn(method, first)
     assert not method.offline.taken
-    values = {name: value.detach().clone() for name, value in method.online.values().items()}
+    values = {name: value.detach().clone() for name, value in method.online.items()}
     method.begin_task(Task(1, (2, 3)))
     assert all(torch.equal(method.offline.tensors()[name], v) for name, v in values.items())
     for parameter in method.online.parameters():
@@ -190,11 +190,11 @@ def probabilities(method: Lae, images: Tensor, values: Values) -> list[list[floa
 @pytest.mark.parametrize("pet", KINDS)
 def test_the_surer_of_both_answers(pet: str) -> None:
     method, task = begun(pet)
-    apart = {name: torch.randn_like(value) for name, value in method.online.values().items()}
+    apart = {name: torch.randn_like(value) for name, value in method.online.items()}
     method.offline.take(apart)
     method.head.weight.data.normal_()
     images = task.images[:6]
-    online = probabilities(method, images, method.online.values())
+    online = probabilities(method, images, method.online)
     offline = probabilities(method, images, apart)
     with torch.no_grad():
         found = method.predict(images).logits.exp().tolist()
@@ -211,5 +211,5 @@ def test_after_the_first_task_only_the_online_values_answer() -> None:
     learn(method, task)
     with torch.no_grad():
         found = method.predict(task.images).logits.exp()
-    expected = probabilities(method, task.images, method.online.values())
+    expected = probabilities(method, task.images, method.online)
     close(found, torch.tensor(expected), atol=1e-4, rtol=1e-4)

@@ -239,9 +239,7 @@ class RehearsalConfig(BufferOptions, FinetuningConfig):
     @model_validator(mode="after")
     def _keeps_some(self) -> Self:
         if not self.keeps_images():
-            raise ValueError(
-                "stored images are all it learns from: set buffer_per_class to 1 or more"
-            )
+            raise ValueError("set buffer_per_class or buffer_total to at least 1")
         return self
 
 

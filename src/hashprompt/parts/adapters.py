@@ -95,11 +95,28 @@ class Adapters(nn.Module):
 
 
 class TaskBranches(nn.Module):
-    """W_down and W_up for every task; the newest train, the older ones are frozen."""
+    """W_down and W_up of some places for every task; the newest train, the older ones are frozen.
 
-    def __init__(self, down: TaskSlots, up: TaskSlots) -> None:
+    Args:
+        places: branches of a task.
+        dim: D, width of the tokens.
+        width: h, of the bottleneck.
+        down, up: fill W_down and W_up in place.
+        biases: 1, or 0 without the last rows.
+    """
+
+    def __init__(
+        self,
+        places: int,
+        dim: int,
+        width: int,
+        down: Fill = fill_down,
+        up: Fill = torch.zero_,
+        biases: int = 1,
+    ) -> None:
         super().__init__()
-        self.down, self.up = down, up
+        self.down = TaskSlots((places, dim + biases, width), down)
+        self.up = TaskSlots((places, width + biases, dim), up)
 
     def add(self) -> None:
         """Freeze the newest set and start that of the next task."""
@@ -109,23 +126,6 @@ class TaskBranches(nn.Module):
     def current(self) -> list[nn.Parameter]:
         """What trains."""
         return [self.down.current, self.up.current]
-
-
-class TaskAdapters(TaskBranches):
-    """A set of branches for every task.
-
-    Args:
-        places: branches of a set.
-        dim: D, width of the tokens.
-        width: h, of the bottleneck.
-        down, up: fill W_down and W_up in place.
-    """
-
-    def __init__(
-        self, places: int, dim: int, width: int, down: Fill = fill_down, up: Fill = torch.zero_
-    ) -> None:
-        up_slots = TaskSlots((places, width + 1, dim), up)
-        super().__init__(TaskSlots((places, dim + 1, width), down), up_slots)
 
     @property
     def tasks(self) -> int:

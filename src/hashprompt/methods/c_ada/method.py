@@ -16,7 +16,7 @@ from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskVi
 from hashprompt.methods.c_ada.config import CAdaConfig
 from hashprompt.parts.adapters import TaskBranches, branches
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
-from hashprompt.parts.slots import TaskSlots, uniform
+from hashprompt.parts.slots import uniform
 
 
 class CAda(base.Method[CAdaConfig]):
@@ -90,8 +90,7 @@ class WideningAdapters(TaskBranches):
     """
 
     def __init__(self, places: int, dim: int, width: int) -> None:
-        up = TaskSlots((places, width, dim), torch.zero_)  # new units start at zero
-        super().__init__(TaskSlots((places, dim, width), uniform(dim**-0.5)), up)
+        super().__init__(places, dim, width, uniform(dim**-0.5), biases=0)
 
     def joined(self) -> tuple[Tensor, Tensor]:
         """W_down (P, D, T · h) and W_up (P, T · h, D) of all tasks; only the newest train."""

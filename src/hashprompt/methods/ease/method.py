@@ -17,7 +17,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods import base
 from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.ease.config import EaseConfig
-from hashprompt.parts.adapters import TaskAdapters, beside_mlps, branches
+from hashprompt.parts.adapters import TaskBranches, beside_mlps, branches
 from hashprompt.parts.cells import Cells
 from hashprompt.parts.heads import CosineHead, cosine
 
@@ -34,7 +34,7 @@ class Ease(base.Method[EaseConfig]):
     def __init__(self, config: EaseConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.layers = beside_mlps(backbone)
-        self.adapters = TaskAdapters(backbone.depth, backbone.dim, config.adapter_width)
+        self.adapters = TaskBranches(backbone.depth, backbone.dim, config.adapter_width)
         self.session_head = CosineHead(backbone.dim)  # of the current task; trains its adapters
         self.cells = Cells()
         # P, (M, J, D): cells and subspaces

@@ -14,7 +14,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import TaskView
 from hashprompt.methods.frames.domains import DomainPrompts
 from hashprompt.methods.pina.config import PinaConfig
-from hashprompt.parts.adapters import TaskAdapters, bottleneck
+from hashprompt.parts.adapters import TaskBranches, bottleneck
 from hashprompt.parts.heads import GrowingLinear
 
 
@@ -31,7 +31,7 @@ class Pina(DomainPrompts[PinaConfig]):
         places = backbone.depth if config.alignment == "deep" else 1
         self.head = GrowingLinear(dim)
         fills = xavier_and_zero_bias, xavier_and_zero_bias
-        self.adapters = TaskAdapters(places, dim, hidden, *fills)
+        self.adapters = TaskBranches(places, dim, hidden, *fills)
         # One order for all images and all time. Public code draws another order for each image each
         # time, so two predictions for the same image may differ. A cycle moves every tile.
         cycle = torch.randperm(config.grid[0] * config.grid[1])

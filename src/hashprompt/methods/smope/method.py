@@ -88,15 +88,12 @@ class Smope(PromptTuning[SmopeConfig]):
         one = mean[:, :, None] - scores
         if use == "all":
             return one
-        chosen = (mean - self._held_back(position, use) * span(mean)).topk(self.config.top_k)[1]
+        # (H, N) how much each expert is held back, in shares of the span of an image's scores
+        unused, frequent = self.counts[position] == 0, self.frequent[position]
+        held_back = self.config.noise * frequent if use == "train" else UNUSED * unused
+        chosen = (mean - held_back * span(mean)).topk(self.config.top_k)[1]
         choices.append(Choice(mean * (self.old_keys.shape[-1] ** 0.5), chosen))
         return one.masked_fill(~marked(mean, chosen)[:, :, None], -torch.inf)
-
-    def _held_back(self, position: int, use: Use) -> Tensor:
-        """(H, N) in shares of the span of an image's scores."""
-        if use == "train":
-            return self.config.noise * self.frequent[position]
-        return UNUSED * (self.counts[position] == 0)
 
     # Training. -----------------------------------------------------------------------------
 

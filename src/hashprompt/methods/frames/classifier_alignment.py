@@ -97,7 +97,7 @@ class AlignedTuning(FullFinetuning[C]):
 
     def align_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Loss of alignment, of logits (B, C) of pseudo-features."""
-        raise NotImplementedError
+        return normalised_cross_entropy(logits, labels, self.cells.task_of_class())
 
     def align_options(self) -> dict[str, Any]:
         """Arguments of `alignment_phase` that differ."""
@@ -163,6 +163,7 @@ def keep_other_rows(head: GrowingLinear, classes: tuple[int, ...]) -> Callable[[
     return around
 
 
+TEMPERATURE = 0.1  # of normalised logits
 MIN_LABEL = 1e-4  # log 0 of a label that is not the image's, in the reverse cross-entropy
 
 
@@ -196,11 +197,9 @@ def per_task_norm(logits: Tensor, tasks: Tensor) -> Tensor:
     return torch.stack(norms).mean(0)[:, None] + 1e-7
 
 
-def normalised_cross_entropy(
-    logits: Tensor, labels: Tensor, tasks: Tensor, temperature: float
-) -> Tensor:
-    """Cross-entropy of logits (B, C) over `per_task_norm` and a temperature."""
-    return F.cross_entropy(logits / per_task_norm(logits, tasks) / temperature, labels)
+def normalised_cross_entropy(logits: Tensor, labels: Tensor, tasks: Tensor) -> Tensor:
+    """Cross-entropy of logits (B, C) over `per_task_norm` and SLCA's temperature."""
+    return F.cross_entropy(logits / per_task_norm(logits, tasks) / TEMPERATURE, labels)
 
 
 def mean_scales(tasks: Tensor, decay: float) -> Tensor:

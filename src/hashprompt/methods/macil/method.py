@@ -28,7 +28,6 @@ from hashprompt.parts.precision import exact
 from hashprompt.parts.slots import TaskSlots, uniform
 
 FLOOR = 1e-5  # weight of a new image that is far from an old mean
-ALIGN_TEMPERATURE = 0.1
 ALIGN_DECAY = 0.1  # of the means of the oldest classes, in alignment
 ALIGN_WEIGHT_DECAY = 5e-4  # of the heads, in alignment
 
@@ -133,7 +132,7 @@ class MACIL(base.Method[MACILConfig]):
 
         def loss(features: Tensor, labels: Tensor) -> Tensor:
             logits = cosine(features, self.head)
-            return normalised_cross_entropy(logits, labels, task, ALIGN_TEMPERATURE)
+            return normalised_cross_entropy(logits, labels, task)
 
         return alignment_phase(
             "align",

@@ -12,11 +12,9 @@ class SLCAConfig(AlignedConfig):
         lr: learning rate of the ViT
         decay_at: share of the epochs after which learning rates are divided by ten
         mean_decay: maximum shrinkage of the means of old classes
-        temperature: temperature of the normalised logits in alignment
     """
 
     lr: kinds.Positive = 1e-4
     head_lr_scale: kinds.Positive = 100.0
     decay_at: kinds.PositiveShare = 0.9
     mean_decay: kinds.Share = 0.1
-    temperature: kinds.Positive = 0.1

@@ -9,11 +9,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from hashprompt.methods.base import Phase, TaskView, learning_rate_factor
-from hashprompt.methods.frames.classifier_alignment import (
-    AlignedTuning,
-    normalised_cross_entropy,
-    with_smaller_means,
-)
+from hashprompt.methods.frames.classifier_alignment import AlignedTuning, with_smaller_means
 from hashprompt.methods.slca.config import SLCAConfig
 
 
@@ -35,8 +31,3 @@ class SLCA(AlignedTuning[SLCAConfig]):
         """Pseudo-features (B, D) around smaller means; their spread stays."""
         means, decay = self.gaussians.means, self.config.mean_decay
         return with_smaller_means(features, cells, means, self.cells.task, decay)
-
-    def align_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy of logits (B, C) over the mean of their norms in each task."""
-        tasks = self.cells.task_of_class()
-        return normalised_cross_entropy(logits, labels, tasks, self.config.temperature)

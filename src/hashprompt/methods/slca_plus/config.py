@@ -16,7 +16,6 @@ class SLCAPlusConfig(AlignedConfig):
         forward_loss: weight of the cross-entropy
         reverse_loss: weight of the reverse cross-entropy
         feature_scale: growth of features for the head of an old task, per later task
-        temperature: temperature of the normalised logits in alignment
     """
 
     lr: kinds.Positive = 1e-3
@@ -29,4 +28,3 @@ class SLCAPlusConfig(AlignedConfig):
     forward_loss: kinds.NonNegative = 1.0
     reverse_loss: kinds.NonNegative = 0.1
     feature_scale: kinds.NonNegative = 0.02
-    temperature: kinds.Positive = 0.1

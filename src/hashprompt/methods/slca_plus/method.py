@@ -13,11 +13,7 @@ from torch import Tensor
 
 from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods.base import ParamGroup, Phase, Prediction, TaskView
-from hashprompt.methods.frames.classifier_alignment import (
-    AlignedTuning,
-    normalised_cross_entropy,
-    symmetric_cross_entropy,
-)
+from hashprompt.methods.frames.classifier_alignment import AlignedTuning, symmetric_cross_entropy
 from hashprompt.methods.slca_plus.config import SLCAPlusConfig
 from hashprompt.parts.lora import TrainedLoRA
 
@@ -56,11 +52,6 @@ class SLCAPlus(AlignedTuning[SLCAPlusConfig]):
         """Pseudo-features (B, D) / (1 + m · tasks since), another m for each."""
         m = self.config.feature_scale + SPREAD * (torch.rand_like(features[:, :1]) - 0.5)
         return features / (1 + m * age(self.cells.task)[cells, None])
-
-    def align_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """As SLCA's, of logits (B, C)."""
-        tasks = self.cells.task_of_class()
-        return normalised_cross_entropy(logits, labels, tasks, self.config.temperature)
 
     def predict(self, images: Tensor, plain: Tensor | None = None) -> Prediction:
         stretch = 1 + self.config.feature_scale * age(self.cells.task_of_class())

@@ -22,11 +22,11 @@ def test_classes_share_the_memory_evenly() -> None:
 def test_every_task_starts_from_the_pretrained_weights_and_a_new_head() -> None:
     method, _ = rehearsed("gdumb", (0, 1), buffer_per_class=4)
     original = dict(method.backbone.vit.named_parameters())
-    trained = {name: value.clone() for name, value in method.weights().items()}
+    trained = {name: value.clone() for name, value in method.vit.tensors().items()}
     assert not any(torch.equal(value, original[name]) for name, value in trained.items())
     before = method.head.weight.detach().clone()
     method.begin_task(Task(1, (2, 3)))
-    assert all(torch.equal(value, original[name]) for name, value in method.weights().items())
+    assert all(torch.equal(value, original[name]) for name, value in method.vit.tensors().items())
     assert method.head.weight.shape == (4, 16)
     assert not torch.equal(method.head.weight[:2], before)
     method.begin_task(Task(2, (0, 1)))  # classes that are known stay answerable

@@ -97,11 +97,9 @@ def _as_plain(vit: ViT) -> ViT:
         return vit
     plain.load_state_dict(state, assign=True)
     image = torch.linspace(-1, 1, 3 * patch.img_size[0] ** 2).view(1, 3, *patch.img_size)
-    ours, theirs = (Backbone(model) for model in (plain, vit))
-    same = torch.equal(
-        *(model.encode(model.embed(image), blocks=range(1)) for model in (ours, theirs))
-    )
-    return plain if same else vit
+    models = Backbone(plain), Backbone(vit)
+    ours, theirs = (each.encode(each.embed(image), blocks=range(1)) for each in models)
+    return plain if torch.equal(ours, theirs) else vit
 
 
 def check_supported(vit: Any) -> None:

@@ -120,9 +120,7 @@ class Trainer:
         for epoch in range(begin.epoch, phase.epochs):
             seeds = (self.seed, data.index, phase.seed_key, epoch)
             first = begin.step if epoch == begin.epoch else 0
-            batches = EpochBatches(
-                phase, data, self.passes, self.replicas, seeds, resumed=first > 0
-            )
+            batches = EpochBatches(phase, data, self.passes, self.replicas, seeds, first > 0)
             steps = len(batches)
             if epoch == begin.epoch:
                 total, done = phase.epochs * steps, epoch * steps + first

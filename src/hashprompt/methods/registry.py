@@ -79,9 +79,7 @@ def register(name: str, **info: Any) -> Callable[[C], C]:
         config.info = replace(config.info, **{"title": title or name, "summary": summary, **info})
         method = RegisteredMethod(name, config)
         if not config.__name__.endswith("Config"):
-            raise UserError(
-                f"Rename `{config.__name__}` to the class of `{name}` with Config at its end."
-            )
+            raise UserError(f"Name the options of `{name}` like its class, with Config at the end.")
         there = METHODS.get(name)
         if there is not None and there.place != method.place:  # the same class may be reloaded
             raise UserError(f"`{name}` is the name of a method already: {there.place}.")

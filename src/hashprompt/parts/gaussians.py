@@ -151,9 +151,7 @@ class ClassGaussians(nn.Module):
             rows = features[labels == label].to(self.means.device).float()
             if not len(rows) or not rows.isfinite().all():
                 what = "are not finite" if len(rows) else "are missing: the class has no images"
-                raise UserError(
-                    f"Features of class {label} {what}. Check its images, or use a smaller `lr`."
-                )
+                raise UserError(f"Features of class {label} {what}. Check its images and `lr`.")
             cells.append(self._describe(rows))
         if cells:
             for name in cells[0]:
@@ -279,9 +277,7 @@ class GaussianSampler:
         """Raise if a cell is wrong; `wrong` (m,) are the cells from `first` on."""
         if wrong.any():
             label = self.classes[first + int(wrong.nonzero()[0, 0])]
-            raise UserError(
-                f"The stored Gaussian of class {label} {what}. Train again with a smaller `lr`."
-            )
+            raise UserError(f"The stored Gaussian of class {label} {what}. Use a smaller `lr`.")
 
     def draw(self, per_cell: int) -> tuple[Tensor, Tensor]:
         """(M · n, D) features and the (M · n,) cells they belong to."""

@@ -35,9 +35,8 @@ class UnfitState(UserError):  # noqa: N818 (a finding about a state)
 
 def _refuse_unfit(name: str, tensor: Tensor, held: Tensor) -> None:
     # float32 for float64 is fine: not every device has the latter.
-    same_kind = tensor.dtype == held.dtype or (
-        tensor.is_floating_point() and held.is_floating_point()
-    )
+    both_float = tensor.is_floating_point() and held.is_floating_point()
+    same_kind = both_float or tensor.dtype == held.dtype
     # Rows come with tasks; a width of zero follows from the data.
     widths = zip(tensor.shape[1:], held.shape[1:], strict=False)
     fits = tensor.ndim == held.ndim and all(new == old or old == 0 for new, old in widths)

@@ -46,14 +46,18 @@ class TaskSlots(nn.Module):
                 self.current.copy_(fresh)
         self.started = torch.ones_like(self.started)
 
+    def newest(self) -> Tensor:
+        """The slot of the newest task, with a gradient."""
+        return self.current
+
     def stacked(self) -> Tensor:
         """All slots, (T, …); only the newest has a gradient."""
-        return torch.cat((self.frozen, self.current[None]))
+        return torch.cat((self.frozen, self.newest()[None]))
 
     def of(self, task: Tensor | None, count: int) -> Tensor:
         """The slots (B, …) of images of the tasks (B,); the newest for `count` images if None."""
         if task is None:
-            return self.current.expand(count, *self.current.shape)
+            return self.newest().expand(count, *self.current.shape)
         return self.stacked()[task]
 
 
@@ -154,23 +158,15 @@ class TaskPrompts(TaskSlots):
     def add(self, copy_last: bool = True) -> None:
         if self.started:
             with torch.no_grad():
-                self.current.copy_(self._mixed())  # what was trained is what is kept
+                self.current.copy_(self.newest())  # what was trained is what is kept
         super().add(copy_last)
 
-    def _mixed(self) -> Tensor:
+    def newest(self) -> Tensor:
         """p_t of the newest task, (blocks, 2, L, D)."""
         m = self.momentum
         if not len(self.frozen) or not m:
             return self.current
         return (1 - m) * self.current + m * self.frozen.mean(0)
-
-    def stacked(self) -> Tensor:
-        return torch.cat((self.frozen, self._mixed()[None]))
-
-    def of(self, task: Tensor | None, count: int) -> Tensor:
-        if task is None:
-            return self._mixed().expand(count, *self.current.shape)
-        return self.stacked()[task]
 
 
 class ClassRows(nn.Module):

@@ -31,7 +31,7 @@ class Co2L(Rehearsal[Co2LConfig]):
 
     def _learner(self) -> dict[str, Tensor]:
         projector = {f"projector.{k}": v for k, v in self.projector.named_parameters()}
-        return {**self.weights(), **projector}
+        return {**self.vit.tensors(), **projector}
 
     def begin_task(self, task: TaskView) -> None:
         if len(self.head.bias):
@@ -59,7 +59,7 @@ class Co2L(Rehearsal[Co2LConfig]):
         """(B, projection) of length one, by the network or by a teacher's values."""
         if values is None:
             return F.normalize(self.projector(self.features(images)), dim=1)
-        features = self.features(images, {name: values[name] for name in self.weights()})
+        features = self.features(images, {name: values[name] for name in self.vit.tensors()})
         own = {k: values[f"projector.{k}"] for k, _ in self.projector.named_parameters()}
         return F.normalize(functional_call(self.projector, own, features), dim=1)
 
@@ -89,14 +89,13 @@ class Co2L(Rehearsal[Co2LConfig]):
     @torch.no_grad()
     def balanced(self, task: TaskView) -> list[Batch]:
         """Features of new and stored images, with equal probability of all classes."""
-        features = [task.map(self.features, "train")]
-        for images in self.memory.images.split(self.config.batch_size):
-            if len(images):
-                features.append(self.features(task.see(images)))
+        new = task.map(self.features, "train")
+        parts = self.memory.images.split(self.config.batch_size)
+        stored = [self.features(task.see(images)) for images in parts if len(images)]
         labels = torch.cat((task.labels, self.memory.labels))
         weights = 1 / labels.bincount()[labels].float()
         rows = torch.multinomial(weights.cpu(), len(labels), replacement=True).to(labels.device)
-        every = torch.cat(features)
+        every = torch.cat((new, *stored))
         return [Batch(every[r], labels[r]) for r in rows.split(self.config.batch_size)]
 
     def remember(self, task: TaskView) -> None:

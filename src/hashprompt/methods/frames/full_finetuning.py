@@ -41,17 +41,13 @@ class FullFinetuning(Method[C]):
 
     # The frame. ----------------------------------------------------------------------------
 
-    def weights(self) -> dict[str, Tensor]:
-        """The trained weights of the ViT, by timm's name."""
-        return dict(self.vit.tensors())
-
     def network(self) -> dict[str, Tensor]:
         """All trained weights: of the ViT, and of the head as `head.weight`, `head.bias`."""
-        return {**self.weights(), **dict(self.head.named_parameters(prefix="head"))}
+        return {**self.vit.tensors(), **dict(self.head.named_parameters(prefix="head"))}
 
     def features(self, images: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """Features (B, D) under the trained weights, or under others."""
-        weights = self.weights() if weights is None else weights
+        weights = self.vit.tensors() if weights is None else weights
         return self.backbone(images, Injection(weights=weights))
 
     def logits(self, images: Tensor, network: Mapping[str, Tensor] | None = None) -> Tensor:

@@ -33,7 +33,7 @@ class SLCAPlus(AlignedTuning[SLCAPlusConfig]):
 
     def features(self, images: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """Features (B, D) under the trained weights and factors."""
-        weights = self.weights() if weights is None else weights
+        weights = self.vit.tensors() if weights is None else weights
         return self.backbone(images, Injection(weights=weights, edits=self.lora.edits()))
 
     def phases(self, task: TaskView) -> list[Phase]:

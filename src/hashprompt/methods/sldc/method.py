@@ -49,12 +49,12 @@ class SLDC(AlignedTuning[SLDCConfig]):
 
     def trained(self) -> dict[str, Tensor]:
         """All that the features depend on, by name."""
-        return {**self.lora.tensors(), **self.weights()}
+        return {**self.lora.tensors(), **self.vit.tensors()}
 
     def features(self, images: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """Features (B, D) under what is trained, or under the values of another time."""
         values = self.trained() if weights is None else weights
-        own = {name: values[name] for name in self.weights()}
+        own = {name: values[name] for name in self.vit.tensors()}
         return self.backbone(images, Injection(weights=own, edits=self.lora.edits(values)))
 
     def begin_task(self, task: TaskView) -> None:

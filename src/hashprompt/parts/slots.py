@@ -30,11 +30,6 @@ class TaskSlots(nn.Module):
     def tasks(self) -> int:
         return len(self.frozen) + int(self.started)
 
-    def resize(self, shape: tuple[int, ...]) -> None:
-        """Before the first task: the shape, if it was not known earlier."""
-        self.current = nn.Parameter(self.current.new_empty(shape))
-        self.frozen = self.frozen.new_empty(0, *shape)
-
     def add(self, copy_last: bool) -> None:
         """Freeze the current slot and start that of the next task, as a copy or fresh."""
         if self.started:

@@ -30,8 +30,7 @@ def route_images(method: "Hash", task: TaskView) -> Routing:
         injection = method.inject(tokens, None, routed)
         if method.config.router_scope == "layer":  # later decisions are made in the pass
             method.backbone.encode(tokens, injection)
-        found = (torch.stack((r.scores, r.weights, r.is_chosen()), 2) for r in routed)
-        return torch.cat(list(found), 1)
+        return torch.cat([torch.stack((r.scores, r.weights, r.is_chosen()), 2) for r in routed], 1)
 
     scores, weights, chosen = task.map(each).unbind(2)  # each (N, S, experts)
     return Routing(scores, chosen.topk(method.config.top_k, -1).indices, weights)

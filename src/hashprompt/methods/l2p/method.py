@@ -73,5 +73,4 @@ class L2P(PromptTuning[L2PConfig]):
         return super()._step(batch, task)
 
     def allowed(self, task: TaskView) -> Tensor:
-        allowed = super().allowed(task)
-        return torch.ones_like(allowed) if self.config.keeps_images() else allowed
+        return self.head.mask(None) if self.config.keeps_images() else super().allowed(task)

@@ -24,14 +24,17 @@ class SPrompts(DomainPrompts[SPromptsConfig]):
 
     def __init__(self, config: SPromptsConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        dim = backbone.dim
-        # (C, D + 1): the last column is the bias. The number of classes follows from the data.
-        self.heads = TaskSlots((0, dim + 1), uniform(dim**-0.5))
+        self.heads = self.heads_of(0)  # the number of classes follows from the data
+
+    def heads_of(self, classes: int) -> TaskSlots:
+        """A head (C, D + 1) for every domain; the last column is the bias."""
+        dim = self.backbone.dim
+        return TaskSlots((classes, dim + 1), uniform(dim**-0.5))
 
     def begin_task(self, task: TaskView) -> None:
         super().begin_task(task)
         if not self.heads.tasks:
-            self.heads.resize((max(task.classes) + 1, self.backbone.dim + 1))
+            self.heads = self.heads_of(max(task.classes) + 1).to(self.device)
         self.heads.add(copy_last=False)
 
     def logits(self, tokens: Tensor, domain: Tensor | None) -> Tensor:

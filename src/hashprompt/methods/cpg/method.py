@@ -18,6 +18,7 @@ from hashprompt.backbone import Backbone, Injection
 from hashprompt.methods import base
 from hashprompt.methods.base import Batch, ParamGroup, Phase, Prediction, TaskView
 from hashprompt.methods.cpg.config import CPGConfig
+from hashprompt.methods.frames.classifier_alignment import keep_other_rows
 from hashprompt.parts.heads import GrowingLinear, masked_cross_entropy
 from hashprompt.parts.precision import exact
 
@@ -97,7 +98,7 @@ class CPG(base.Method[CPGConfig]):
             ParamGroup(self.parameters(), config.lr, config.weight_decay),
             epochs=config.epochs * config.repeats,
             schedule=tenths,
-            update=lambda _: self._in_null_space(old_rows=min(task.classes)),
+            update=lambda _: self._in_null_space(task),
         )
         return [train, Phase("null-space", work=lambda: self._remember(task))]
 
@@ -110,24 +111,18 @@ class CPG(base.Method[CPGConfig]):
         }
 
     @contextmanager
-    def _in_null_space(self, old_rows: int) -> Iterator[None]:
-        """Project the step that Adam took; it would rotate a projected gradient out again.
-
-        Args:
-            old_rows: how many rows of the head belong to old tasks.
-        """
-        before = {name: p.detach().clone() for name, p in self.named_parameters()}
-        yield
+    def _in_null_space(self, task: TaskView) -> Iterator[None]:
+        """Project the step that Adam took; it would rotate a projected gradient out again."""
+        gates, experts = self.gates.detach().clone(), self.experts.detach().clone()
+        # Weight decay would move the heads of old tasks, at Adam's full rate.
+        with keep_other_rows(self.head, task.classes)(None):
+            yield
         with torch.no_grad():
-            # Weight decay would move the heads of old tasks, at Adam's full rate.
-            self.head.weight[:old_rows] = before["head.weight"][:old_rows]
-            self.head.bias[:old_rows] = before["head.bias"][:old_rows]
             if self.weight_gram.any():
                 on_gates, on_experts = self.projectors()
-                change = self.gates - before["gates"]
-                self.gates.copy_(before["gates"] + on_gates @ change)
-                change = (self.experts - before["experts"]).flatten(2)
-                self.experts.copy_(before["experts"] + (on_experts @ change).view_as(self.experts))
+                self.gates.copy_(gates + on_gates @ (self.gates - gates))
+                change = (self.experts - experts).flatten(2)
+                self.experts.copy_(experts + (on_experts @ change).view_as(self.experts))
 
     def projectors(self) -> tuple[Tensor, Tensor]:
         """What multiplies the updates: of gates (blocks, D, D), of experts (blocks, N, N)."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -81,7 +81,6 @@ class AlignedTuning(FullFinetuning[C]):
 
     keeps: tuple[str, ...] = ("cells.",)
     stores = "head: aligned; statistics: gaussians"
-    align_first: ClassVar[bool] = False  # whether there is anything to align after one task
 
     def __init__(self, config: C, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -99,10 +98,6 @@ class AlignedTuning(FullFinetuning[C]):
         """Loss of alignment, of logits (B, C) of pseudo-features."""
         return normalised_cross_entropy(logits, labels, self.cells.task_of_class())
 
-    def align_options(self) -> dict[str, Any]:
-        """Arguments of `alignment_phase` that differ."""
-        return {}
-
     # The frame. ----------------------------------------------------------------------------
 
     def begin_task(self, task: TaskView) -> None:
@@ -113,8 +108,7 @@ class AlignedTuning(FullFinetuning[C]):
     def phases(self, task: TaskView) -> list[Phase]:
         train = replace(super().phases(task)[0], update=keep_other_rows(self.head, task.classes))
         describe = Phase("statistics", work=lambda: self.describe(task))
-        aligns = task.index > 0 or self.align_first
-        return [train, describe, *([self.alignment()] if aligns else [])]
+        return [train, describe, *([self.alignment()] if task.index else [])]
 
     @torch.no_grad()
     def describe(self, task: TaskView) -> None:
@@ -123,8 +117,12 @@ class AlignedTuning(FullFinetuning[C]):
         for copy, raw in zip(self.aligned.parameters(), self.head.parameters(), strict=True):
             copy.copy_(raw)
 
-    def alignment(self) -> Phase:
-        """Training of the copy on pseudo-features of all cells."""
+    def alignment(self, **changes: Any) -> Phase:
+        """Training of the copy on pseudo-features of all cells.
+
+        Args:
+            changes: arguments of `alignment_phase` that differ.
+        """
         config = self.config
         return alignment_phase(
             "align",
@@ -135,7 +133,7 @@ class AlignedTuning(FullFinetuning[C]):
             shaped=self.shaped,
             samples=config.align_samples,
             epochs=config.align_epochs,
-            **self.align_options(),
+            **changes,
         )
 
     def stored_classes(self, task: int) -> StoredClasses:

@@ -34,7 +34,6 @@ class SLDC(AlignedTuning[SLDCConfig]):
     """One LoRA, and statistics that move with its features."""
 
     stores = "prompts: lora teacher; statistics: operator"
-    align_first = True
 
     def __init__(self, config: SLDCConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
@@ -93,6 +92,8 @@ class SLDC(AlignedTuning[SLDCConfig]):
     def phases(self, task: TaskView) -> list[Phase]:
         config = self.config
         train, *rest = super().phases(task)
+        if task.index == 0:
+            rest.append(self.alignment())
         factors = ParamGroup(self.lora.parameters(), config.rate(), config.weight_decay)
         schedule = falling_to(config.last_rate, config.schedule)
         phases = [replace(train, schedule=schedule, groups=(factors, *train.groups))]
@@ -145,10 +146,10 @@ class SLDC(AlignedTuning[SLDCConfig]):
 
     # The refined head. ---------------------------------------------------------------------
 
-    def align_options(self) -> dict[str, Any]:
+    def alignment(self, **changes: Any) -> Phase:
         size = max(1, 32 * len(self.cells.label) // 10)
         own = {"optimizer": "adam", "schedule": falling_to(0.1)}
-        return {"batch_size": size, "jitter": self.config.jitter, **own}
+        return super().alignment(batch_size=size, jitter=self.config.jitter, **own)
 
     def align_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of training, over all classes."""

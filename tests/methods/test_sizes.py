@@ -44,7 +44,7 @@ PROMPTS_AND_ROUTERS: list[tuple[str, dict[str, Any], int]] = [
 MISFITS: list[tuple[str, dict[str, Any], str]] = [
     ("cpg", {"top_k": 9, "experts": 6}, "top_k=9 must not exceed experts=6"),
     ("dualprompt", {"general_layers": (1, 2, 3)}, r"blocks \[3\] are in layers and in general_la"),
-    ("dytox", {"trainable": "last", "last_blocks": 3}, "last 3 blocks .* has 2"),
+    ("dytox", {"trainable": "last", "last_blocks": 3}, "3 last blocks .* has 2"),
     ("evoprompt", {"subspace": 5}, "subspace=5 must divide the width 16"),
     ("l2p", {"prompts": 4}, "top_k=5 must not exceed prompts=4"),
     ("l2p", {"trained_blocks": 3}, "this backbone has 2"),

@@ -62,7 +62,7 @@ class TrainedWeights(nn.Module):
     def __init__(self, backbone: Backbone, which: Trainable = "all", blocks: int = 1) -> None:
         super().__init__()
         if which == "last" and blocks > backbone.depth:
-            raise UserError(f"The last {blocks} blocks: this backbone has {backbone.depth}.")
+            raise UserError(f"{blocks} last blocks to train: this backbone has {backbone.depth}.")
         first = backbone.depth - blocks
         chosen = {
             name: parameter

@@ -3,7 +3,7 @@
 A method of this frame defines what adapts, and how it uses the adapted features of every task.
 """
 
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -21,12 +21,12 @@ class FirstSession(base.Method[C]):
     """The adaptation and a separate head, trained on the first task by cross-entropy."""
 
     keeps: tuple[str, ...] = ("session_head.weight",)
-    head: ClassVar[type[CosineHead | GrowingLinear]] = CosineHead
+    session_head: CosineHead | GrowingLinear  # used in the first session only
 
     def __init__(self, config: C, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         if self.adapts:
-            self.session_head = self.head(backbone.dim)  # used in the first session only
+            self.session_head = CosineHead(backbone.dim)
 
     # Defined by each method. ---------------------------------------------------------------
 

@@ -27,10 +27,10 @@ class Fsa(FirstSession[FsaConfig]):
         "backbone: vit; head: discriminant.weight discriminant.bias; "
         "statistics: discriminant.classes discriminant.products"
     )
-    head = GrowingLinear
 
     def __init__(self, config: FsaConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
+        self.session_head = GrowingLinear(backbone.dim)
         # FiLM scales and shifts the output of norms: a change of their weights.
         self.vit = TrainedWeights(backbone, "all" if config.adaptation == "full" else "norms")
         self.discriminant = LinearDiscriminant(backbone.dim, config.ridge)

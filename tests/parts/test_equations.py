@@ -177,7 +177,7 @@ def test_penalties_stepwise_logarithmic_polynomial(kind: Any) -> None:
 )
 def test_printed_penalties_have_raw_counts_and_no_delta(options: Any, expected: Any) -> None:
     config = HashConfig(delta=0.4, history_scale="printed", **options)
-    close(penalty(COUNTS, config), tensor([expected]))
+    close(penalty(COUNTS, config), tensor([expected]).float())
 
 
 @pytest.mark.parametrize("kind", FACTORS)

@@ -127,7 +127,10 @@ def find_method(name: str) -> RegisteredMethod:
     """A method by its name."""
     methods = known_methods()
     if name not in methods:
-        raise UserError(f"{unknown('method', name, methods)} Your own: {OWN_METHODS}=FILE.py.")
+        raise UserError(
+            f"{unknown('method', name, methods)} See `hashprompt methods`. One of your own: "
+            f"{OWN_METHODS}=FILE.py."
+        )
     return methods[name]
 
 

@@ -53,7 +53,7 @@ from hashprompt.texts import markdown_text
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 README = HERE.parent / "README.md"
-PAGES = [README, DOCS / "paper.md", *sorted((DOCS / "results").glob("*.md"))]
+PAGES = [README, DOCS / "paper.md", DOCS / "readings.md", *sorted((DOCS / "results").glob("*.md"))]
 LEDGER = DOCS / "results" / "ledger"
 PAPER_FIGURES = (("3a", "mini"), ("3b", "mini"), ("3c", "mini"), ("drift", "nano"))
 BLOCK = re.compile(r"(<!-- table: (\S+) (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -71,7 +71,10 @@ PERCENT: dict[str, Measure] = {
     **{f"FAA at {name}": evaluation(name) for name in ("ridge 1", "shrinkage 1", "shrinkage 0.8")},
     **{f"domain {number}": domain(number) for number in range(1, 9)},
 }
-SPREADS: dict[str, Measure] = {"drift (σ)": MEASURES["drift"]}
+SPREADS: dict[str, Measure] = {
+    "drift (σ)": MEASURES["drift"],
+    "usage entropy": MEASURES["usage entropy"],
+}
 COUNTS: dict[str, Measure] = {
     "prompts + routers": MEASURES["prompt parameters"],
     "stored values": MEASURES["stored values"],

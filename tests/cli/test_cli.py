@@ -304,5 +304,5 @@ def test_every_preset_is_valid(name: str) -> None:
     for preset, sections in presets(name).items():
         for section in sections:
             planned = benchmark.make_plan(name, "digits", preset=f"{preset}/{section}")
-            wanted = preset_options(name, preset, section)
+            wanted = preset_options(name, preset, *section.split("@"))
             assert planned.options().items() >= json.loads(json.dumps(wanted)).items()

@@ -115,6 +115,8 @@ def test_mini_agrees_with_the_grid_of_the_benchmarks() -> None:
     shared = 0
     for name in ("T1", "T2", "T9", "T10"):
         for row in find_experiment(name).rows:
+            if row.reading_of:
+                continue
             key = row_keys(name, "mini")[row.name, find_experiment(name).sets[0]]
             assert theirs[row.method, row.preset or default_preset(row.method)] == key, row.name
             shared += 1

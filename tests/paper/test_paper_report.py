@@ -48,7 +48,7 @@ def test_cells_that_were_not_run_say_so(tmp_path: Path) -> None:
     run = next(run for run in runs_of(["T5"], NANO) if run.row == "T5 MoE")
     Ledger(tmp_path).write(run.digest, result_of(run.plan, 66.0))
     shown = rows_of(tmp_path, "T5")["nano, instead of CIFAR-100"]
-    assert [line[4] for line in shown] == ["66.00 (1)", *["not run"] * 5]
+    assert [line[4] for line in shown] == ["66.00 (1)", *["not run"] * 6]
 
 
 def test_runs_that_belong_to_no_table_make_no_place(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_files_of_the_user_make_places_of_their_own(tmp_path: Path) -> None:
         for p in results.places
         for row in experiment.rows
     ]
-    assert found == [{60.0}] * 6 + [{40.0}] * 6
+    assert found == [{60.0}] * 7 + [{40.0}] * 7
 
 
 def test_the_same_run_in_two_ledgers_counts_once(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_the_report_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     page = write_paper_report(Results([ledger]), tmp_path / "out")
     assert [f.name for f in (tmp_path / "out" / "figures").iterdir()] == ["1c-nano.png"]
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "| T5 | Modules of Hash | 6 of 6 |" in text
+    assert "| T5 | Modules of Hash | 7 of 7 |" in text
     assert "| Hash (Ours) | ✓ | 95.02 ± 0.34 | 61.00 ± 1.00 (3) | -34.02 |" in text
     assert "| T11 | Other pre-training, 10 tasks | – |" in text
     html = page.read_text()

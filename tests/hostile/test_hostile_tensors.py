@@ -6,17 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from mutations import seal_run, seal_version
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from spoiling import SPOILED, seal_run, seal_version
 
-SPOILED: dict[str, Callable[[Tensor], Tensor]] = {
-    "not finite": lambda t: torch.full_like(t, torch.nan),
-    "int64": lambda t: t.long(),
-    "other rows": lambda t: torch.cat((t, t), 1),
-    "another rank": lambda t: t[None].clone(),
-}
+UNFIT = ("not finite", "int64", "other rows", "another rank")
 
 
 def spoil(path: Path, how: str) -> str:
@@ -30,7 +23,7 @@ def spoil(path: Path, how: str) -> str:
     return name.rpartition("/")[2]
 
 
-@pytest.mark.parametrize("how", SPOILED)
+@pytest.mark.parametrize("how", UNFIT)
 def test_a_classifier_whose_tensors_do_not_fit_is_refused(
     how: str, zoo: Path, photos: Path, cli: Any
 ) -> None:
@@ -42,7 +35,7 @@ def test_a_classifier_whose_tensors_do_not_fit_is_refused(
     assert f"does not fit its options: {name} " in " ".join(outcome.said.split())
 
 
-@pytest.mark.parametrize("how", SPOILED)
+@pytest.mark.parametrize("how", UNFIT)
 def test_a_run_whose_tensors_do_not_fit_is_refused(how: str, run: Path, cli: Any) -> None:
     name = spoil(sorted((run / "checkpoints").glob("tensors-*"))[-1], how)
     seal_run(run)

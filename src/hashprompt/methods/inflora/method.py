@@ -6,7 +6,6 @@ those that inputs of older tasks do not have. So whatever B_t becomes, old image
 """
 
 import math
-from collections.abc import Iterable
 from functools import partial
 
 import torch
@@ -66,11 +65,21 @@ class InfLoRA(Method[InfLoRAConfig]):
         """(B, 3, S, S) -> (B, D), with the changes of all tasks."""
         return self.backbone(images, Injection(edits=low_rank(self.factors())))
 
+    @torch.no_grad()
     def moments(self, task: TaskView) -> Tensor:
-        """R, of what attention reads of the task's images in each block, (blocks, D, D)."""
-        inject = Injection(edits=low_rank(self.factors()))
-        images = (batch.inputs for batch in task.batches(self.config.batch_size))
-        return attention_moments(self.backbone, inject, images)
+        """R = Σ z zᵀ over all tokens z that the attention of each block reads, (blocks, D, D)."""
+        sums = [torch.zeros(())] * self.backbone.depth
+
+        def record(block: int, _: Tensor, z: Tensor) -> Tensor:
+            tokens = z.flatten(0, 1).float()
+            sums[block] = sums[block].to(tokens) + tokens.T @ tokens
+            return z
+
+        recorders = {f"blocks.{i}.norm1": partial(record, i) for i in range(self.backbone.depth)}
+        inject = Injection(edits={**low_rank(self.factors()), **recorders})
+        for batch in task.batches(self.config.batch_size):
+            self.backbone(batch.inputs, inject)
+        return torch.stack(sums)
 
     def _design(self, task: TaskView) -> None:
         """A_t: the strongest free directions of the task's inputs, over √3."""
@@ -157,24 +166,3 @@ class DualGPM(nn.Module):
             new.append(rows)
         self.ranks = torch.tensor([len(rows) for rows in new]).to(self.ranks)
         self.basis = torch.cat(new).to(self.basis)
-
-
-@torch.no_grad()
-def attention_moments(backbone: Backbone, inject: Injection, images: Iterable[Tensor]) -> Tensor:
-    """Σ z zᵀ over all tokens z that the attention of each block reads, (blocks, D, D).
-
-    Args:
-        inject: edits under which the images are seen.
-        images: batches (B, 3, S, S); their tokens are not kept.
-    """
-    sums = [torch.zeros(())] * backbone.depth
-
-    def record(block: int, _: Tensor, z: Tensor) -> Tensor:
-        tokens = z.flatten(0, 1).float()
-        sums[block] = sums[block].to(tokens) + tokens.T @ tokens
-        return z
-
-    recorders = {f"blocks.{i}.norm1": partial(record, i) for i in range(backbone.depth)}
-    for batch in images:
-        backbone(batch, Injection(edits={**inject.edits, **recorders}))
-    return torch.stack(sums)

@@ -15,7 +15,7 @@ WORKER = """
 import os, signal, sys, time
 from hashprompt.runs.worker_process import carry_out_orders
 
-def carry_out(order):
+def carry_out(order, report):
     print("a library's print")
     print("a warning", file=sys.stderr)
     if order["what"] == "die":
@@ -26,8 +26,8 @@ def carry_out(order):
         open(order["began"], "w").close()
         while not saved:
             time.sleep(0.01)
-        return {"saved": True}
-    return {"name": "café"}
+        return report({"saved": True})
+    report({"name": "café"})
 
 carry_out_orders(carry_out)
 """
@@ -46,16 +46,16 @@ def test_the_result_of_an_order_is_not_what_it_prints(
     worker: WorkerProcess, tmp_path: Path
 ) -> None:
     for _ in range(2):
-        assert worker.carry_out({"what": "name"}) == {"name": "café"}
+        assert next(worker.carry_out({"what": "name"})) == {"name": "café"}
     assert "a library's print" in (tmp_path / "log.txt").read_text()
     assert "a warning" in (tmp_path / "log.txt").read_text()
 
 
 def test_a_process_that_died_is_started_again(worker: WorkerProcess) -> None:
     with pytest.raises(WorkerEnded) as ended:
-        worker.carry_out({"what": "die"})
+        next(worker.carry_out({"what": "die"}))
     assert ended.value.code == 3
-    assert worker.carry_out({"what": "name"}) == {"name": "café"}
+    assert next(worker.carry_out({"what": "name"})) == {"name": "café"}
 
 
 def test_the_order_in_hand_can_save_when_the_process_is_stopped(
@@ -63,7 +63,7 @@ def test_the_order_in_hand_can_save_when_the_process_is_stopped(
 ) -> None:
     began = tmp_path / "began"
     with ThreadPoolExecutor(1) as pool:
-        result = pool.submit(worker.carry_out, {"what": "wait", "began": str(began)})
+        result = pool.submit(next, worker.carry_out({"what": "wait", "began": str(began)}))
         while not began.exists():
             time.sleep(0.01)
         worker.stop()
@@ -73,4 +73,4 @@ def test_the_order_in_hand_can_save_when_the_process_is_stopped(
     assert before.poll() is None
     worker.stop()
     assert before.wait(timeout=30) == 0
-    assert worker.carry_out({"what": "name"}) == {"name": "café"}
+    assert next(worker.carry_out({"what": "name"})) == {"name": "café"}

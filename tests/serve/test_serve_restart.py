@@ -31,7 +31,7 @@ from hashprompt import ContinualClassifier
 from hashprompt.engine.callbacks import StepEnd
 from hashprompt.photos import session
 from hashprompt.photos.store.store import Store
-from hashprompt.serve.jobs import learning
+from hashprompt.runs import worker_process
 from hashprompt.serve.jobs.learn_process import Progress
 from hashprompt.serve.jobs.learning import LearnWorker
 
@@ -124,12 +124,11 @@ def test_sessions_in_a_separate_process(serve: Serve, zoo: Path) -> None:
     with serving(zoo, worker) as client:
         first, second = teach(client, "date", pngs(3, 6)), teach(client, "elm", pngs(4, 6))
         assert wait_for(client, first)["version"] == 2
-        process = worker._process
-        assert process is not None
+        process = worker.prepare()
         assert os.getpriority(os.PRIO_PROCESS, process.pid) > 0
         job = wait_for(client, second)
         assert (job["state"], job["version"]) == ("done", 3), job
-        assert worker._process is process
+        assert worker.prepare() is process
     assert process.wait(PATIENCE) == 0
 
 
@@ -150,7 +149,7 @@ def test_the_next_job_has_a_new_process_if_one_dies(
     def popen(command: list[str], **how: object) -> subprocess.Popen:
         return start([sys.executable, "-c", dying], **how)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(learning.subprocess, "Popen", popen)
+    monkeypatch.setattr(worker_process.subprocess, "Popen", popen)
     worker = LearnWorker()
     for _ in range(2):
         assert list(worker.learn({})) == [{"progress": 1}, {"stopped": True, "code": 9}]

@@ -113,7 +113,7 @@ class ProcessWorker:
     def attempt(self, job: SweepJob) -> SweepOutcome:
         """Run a job in the process, and wait for it."""
         try:
-            outcome = self._process.carry_out(asdict(job))
+            outcome = next(self._process.carry_out(asdict(job)))
         except WorkerEnded as ended:
             if self._stopped.is_set():
                 return SweepOutcome("stopped")

@@ -122,4 +122,4 @@ def attempt(job: SweepJob) -> SweepOutcome:
 
 
 if __name__ == "__main__":
-    carry_out_orders(lambda order: asdict(attempt(SweepJob(**order))))
+    carry_out_orders(lambda order, report: report(asdict(attempt(SweepJob(**order)))))

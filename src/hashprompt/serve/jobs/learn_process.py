@@ -4,17 +4,10 @@ It imports what a session needs before the first order comes. If the server is g
 saved where it stands and the process ends; the next server gives the same order again.
 """
 
-import importlib
-import json
 import os
-import queue
-import signal
-import sys
-import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +16,14 @@ from hashprompt.engine.interrupts import Interruption
 from hashprompt.errors import UserError
 from hashprompt.photos import ContinualClassifier
 from hashprompt.photos.session import committed_version
+from hashprompt.runs.worker_process import Report, carry_out_orders
 
-OUTPUT, ERRORS = 1, 2  # numbers of the standard files
 PATIENCE = 30.0  # seconds in which a session must have saved itself
 LOCK_SECONDS = 600.0  # to wait for another program that writes to the classifier
 NICENESS = 5  # requests of the server go first
-NEEDED = ("photos.training", "photos.report.page", "backbone.weights")
-Report = Callable[[dict[str, Any]], object]
+NEEDED = tuple(
+    f"hashprompt.{name}" for name in ("photos.training", "photos.report.page", "backbone.weights")
+)
 
 # Shares of a session, by phase: [from, to]. Without training, those of the fit are five times that.
 FIT_SHARES = {"statistics": (0.0, 0.15), "testing": (0.15, 0.2)}
@@ -150,30 +144,9 @@ def _wait_for_others(classifier: ContinualClassifier, report: Report) -> None:
 
 
 def main() -> None:
-    events = os.fdopen(os.dup(OUTPUT), "w", encoding="utf-8")
-    os.dup2(ERRORS, OUTPUT)  # what libraries print is no event
-    orders: queue.Queue[str | None] = queue.Queue()
-
-    def listen() -> None:
-        for line in sys.stdin:
-            orders.put(line)
-        orders.put(None)
-        os.kill(os.getpid(), signal.SIGTERM)  # the trainer saves; elsewhere nothing has to be
-        time.sleep(PATIENCE)
-        os._exit(1)
-
-    def report(event: dict[str, Any]) -> None:
-        events.write(json.dumps(event) + "\n")
-        events.flush()
-
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    threading.Thread(target=listen, daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(NICENESS)
-    for module in NEEDED:
-        importlib.import_module(f"hashprompt.{module}")
-    while (order := orders.get()) is not None:
-        carry_out(json.loads(order), report)
+    carry_out_orders(carry_out, NEEDED, PATIENCE)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
 """Runs jobs, one at a time, in a separate process."""
 
-import json
 import logging
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from typing import Any
 from hashprompt.errors import UserError
 from hashprompt.photos.session import drop, find
 from hashprompt.photos.store.store import Store
+from hashprompt.runs.worker_process import WorkerEnded, WorkerProcess
 from hashprompt.serve.http.monitoring import log
 from hashprompt.serve.jobs.jobs import Job, Jobs, Progress
 from hashprompt.serve.settings import ServeSettings
@@ -33,52 +32,26 @@ class LearnWorker:
     """Learns in a separate process, which is started again when it was stopped or has died."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        self._lock = threading.Lock()
+        environment = {**PATIENT, **os.environ}
+        self._process = WorkerProcess("hashprompt.serve.jobs.learn_process", environment)
 
     def learn(self, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Run a session; gives its events, the last of which is how it ended."""
-        process = self.prepare()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with suppress(OSError, ValueError):  # it was stopped or died, which shows below
-            process.stdin.write(json.dumps(order) + "\n")
-            process.stdin.flush()
-        for line in process.stdout:
-            event = json.loads(line)
-            yield event
-            if "progress" not in event:
-                return
-        yield {"stopped": True, "code": process.wait()}
-
-    def stop(self) -> None:
-        """Let the running session save where it stands and end; does not wait for that."""
-        with self._lock:
-            process, self._process = self._process, None
-        if process is None:
-            return
-        with suppress(OSError):
-            assert process.stdin is not None
-            process.stdin.close()
-        killing = threading.Timer(STOPPING, process.kill)
-        killing.daemon = True
-        killing.start()
+        try:
+            for event in self._process.carry_out(order):
+                yield event
+                if "progress" not in event:
+                    return
+        except WorkerEnded as ended:
+            yield {"stopped": True, "code": ended.code}
 
     def prepare(self) -> "subprocess.Popen[str]":
         """Get ready for a session."""
-        with self._lock:
-            if self._process is None or self._process.poll() is not None:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "hashprompt.serve.jobs.learn_process"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    text=True,
-                    encoding="utf-8",
-                    start_new_session=True,  # Ctrl-C is for the server, which then lets it save
-                    env={**PATIENT, **os.environ},
-                )
-            return self._process
+        return self._process.start()
+
+    def stop(self) -> None:
+        """Let the running session save where it stands and end; does not wait for that."""
+        self._process.stop(STOPPING)
 
 
 class Learning:

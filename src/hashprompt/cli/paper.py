@@ -1,12 +1,12 @@
 """`hashprompt paper`: tables, figures and claims of the paper, run and reported by name."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from hashprompt.cli import arguments as args
 from hashprompt.cli import sweeps
-from hashprompt.cli.arguments import Command, LogTo, PlanOnly, Quiet, Settings, parse_settings
 from hashprompt.cli.printing import console, print_line, print_text
 from hashprompt.errors import UserError
 from hashprompt.ui.terminal import Column, PlainTable
@@ -14,7 +14,7 @@ from hashprompt.ui.terminal import Column, PlainTable
 app = typer.Typer(no_args_is_help=True, help="Run and report the paper's tables and figures.")
 
 
-@app.command("list", cls=Command)
+@app.command("list", cls=args.Command)
 def list_experiments() -> None:
     """List tables and figures, and the number of runs of each."""
     from hashprompt.paper.data import SCALES, experiments, scale_table
@@ -34,24 +34,24 @@ def list_experiments() -> None:
         print_text(f"  {name}: {scale.about}.")
 
 
-@app.command(cls=Command)
+@app.command(cls=args.Command)
 def run(
     names: Annotated[list[str], typer.Argument(metavar="NAMES…")],
-    scale: Annotated[str, typer.Option()],
+    scale: Annotated[Literal["nano", "mini", "full"], typer.Option()],
     out: Annotated[str, typer.Option()],
     data: Path | None = None,
     weights: Path | None = None,
-    seeds: int = 3,
-    set_: Settings = None,
+    seeds: args.Number = 3,
+    set_: args.Settings = None,
     engine: sweeps.EngineName = "processes",
     workers: sweeps.Workers = None,
     retries: sweeps.Retries = 2,
     address: sweeps.Address = None,
     cpus: sweeps.Cpus = None,
     gpus: sweeps.Gpus = None,
-    plan: PlanOnly = False,
-    log: LogTo = None,
-    quiet: Quiet = False,
+    plan: args.PlanOnly = False,
+    log: args.LogTo = None,
+    quiet: args.Quiet = False,
 ) -> None:
     """Run tables or figures of the paper. Finished runs are not repeated.
 
@@ -66,7 +66,7 @@ def run(
 
     Args:
         names: Tables or figures, e.g. T5; see `list`.
-        scale: `nano`, `mini` or `full`.
+        scale: Stream and ViT; see `list`.
         out: Folder or URI of the runs; several tables may share it.
         data: mini: images, an .npz file.
         weights: mini: weights of a small ViT.
@@ -74,7 +74,7 @@ def run(
     """
     from hashprompt.paper.grids import make_setting, runs_of
 
-    setting = make_setting(scale, data, weights, seeds, parse_settings(set_))
+    setting = make_setting(scale, data, weights, seeds, args.parse_settings(set_))
     planned = runs_of(names, setting)
     if setting.scale == "full":
         from hashprompt.paper.cost import full_cost, missing_files
@@ -99,7 +99,7 @@ def run(
         sweeps.show(run_sweep(planned, out, chosen, quiet, log or ()), ended=True)
 
 
-@app.command(cls=Command)
+@app.command(cls=args.Command)
 def pack(
     ledger: Annotated[list[str], typer.Option()],
     out: Annotated[Path, typer.Option()],
@@ -127,11 +127,11 @@ def pack(
     print_line(f"{counted(len(entries), 'run', 'runs')}: {out}")
 
 
-@app.command(cls=Command)
+@app.command(cls=args.Command)
 def report(
     ledger: Annotated[list[str], typer.Option()],
     out: Annotated[Path, typer.Option()],
-    set_: Settings = None,
+    set_: args.Settings = None,
 ) -> None:
     """Compare results with the paper: report.html, report.md, figures.
 
@@ -143,7 +143,7 @@ def report(
     from hashprompt.sweeps.folder import local_places
 
     with local_places(ledger) as paths:
-        results = Results(paths, parse_settings(set_))  # before matplotlib
+        results = Results(paths, args.parse_settings(set_))  # before matplotlib
     from hashprompt.paper.report import write_paper_report
 
     print_line(f"Report: {write_paper_report(results, out)}")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hashprompt.data.streams.names import EMBEDDED
 from hashprompt.errors import UserError, shortened
 from hashprompt.options import unknown
-from hashprompt.paper.data import SCALES, Experiment, Scale, find_experiment, scale_table
+from hashprompt.paper.data import Experiment, Scale, find_experiment, scale_table
 from hashprompt.runs.plan import Plan, make_plan, without_folders
 from hashprompt.sweeps.grid import GridRun, option_names
 
@@ -36,17 +36,13 @@ class Setting:
 
 
 def make_setting(
-    scale: str,
+    scale: Scale,
     data: Path | None = None,
     weights: Path | None = None,
     seeds: int = SEEDS,
     changes: Mapping[str, Any] | None = None,
 ) -> Setting:
     """The setting of a command, checked."""
-    if scale not in SCALES:
-        raise UserError(unknown("scale", scale, SCALES))
-    if seeds < 1:
-        raise UserError(f"seeds={seeds}: expected at least one.")
     if scale != "mini":
         if data or weights:
             raise UserError(f"--data and --weights are for --scale mini, not for {scale}.")

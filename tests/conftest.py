@@ -8,21 +8,13 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its threads
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
-from pictures import CLASSES, stripes
+from pictures import write_stripes
 from running import QUICK, Cli, CommandResult, TinyRun, decisive
 
 from hashprompt.cli.app import main
 from hashprompt.runs import benchmark
-
-TRAIN_EACH, TEST_EACH = 8, 4
-# The same examples every time, however busy the machine is.
-ALWAYS: dict[str, Any] = {"derandomize": True, "deadline": None, "database": None}
-settings.register_profile("tests", **ALWAYS, suppress_health_check=list(HealthCheck))
-settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,17 +26,6 @@ def _own_cache_and_one_thread(tmp_path_factory: pytest.TempPathFactory) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HASHPROMPT_CACHE", str(base / "hashprompt-cache"))
         yield
-
-
-def write_stripes(path: Path, train_each: int = TRAIN_EACH) -> Path:
-    """A stream file: x_train, y_train, x_test, y_test."""
-    rng = np.random.default_rng(0)
-    arrays = {}
-    for split, each in (("train", train_each), ("test", TEST_EACH)):
-        arrays[f"x_{split}"] = np.concatenate([stripes(c, each, rng) for c in range(CLASSES)])
-        arrays[f"y_{split}"] = np.repeat(np.arange(CLASSES, dtype=np.uint8), each)
-    np.savez(path, **arrays)
-    return path
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import numpy as np
 from PIL import Image
 
 CLASSES, SIDE = 6, 32
+TRAIN_EACH, TEST_EACH = 8, 4  # of a stream
 NAMES = ("ash", "birch", "cedar", "date", "elm", "fig")
 # For classifiers of photos: two steps an epoch, so that a learn can be cut off inside one.
 QUICK = {"epochs": 2, "batch_size": 8}
@@ -33,3 +34,14 @@ def write_photos(
         for number, pixels in enumerate(pictures):
             Image.fromarray(pixels).save(folder / name / f"{seed}-{number}.png")
     return folder
+
+
+def write_stripes(path: Path, train_each: int = TRAIN_EACH) -> Path:
+    """A stream file: x_train, y_train, x_test, y_test."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for split, each in (("train", train_each), ("test", TEST_EACH)):
+        arrays[f"x_{split}"] = np.concatenate([stripes(c, each, rng) for c in range(CLASSES)])
+        arrays[f"y_{split}"] = np.repeat(np.arange(CLASSES, dtype=np.uint8), each)
+    np.savez(path, **arrays)
+    return path

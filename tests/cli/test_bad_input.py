@@ -460,35 +460,6 @@ def at_step(
     return arrange
 
 
-def test_a_full_disk_stops_with_a_reason_and_costs_nothing(
-    cli: Any,
-    tiny_flags: list[str],
-    assert_same: Callable[..., None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    out, real, saves = tmp_path / "out", os.replace, 0
-
-    def replace(source: Path, target: Path) -> None:
-        nonlocal saves
-        saves += "checkpoints" in str(target)
-        if saves > 31:  # two files a checkpoint: the tensors of number 16 do not fit
-            raise OSError(28, "No space left on device")
-        real(source, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", replace)
-        outcome = cli("run", *tiny_flags, "--set", "checkpoint_minutes=0", "--out", out)
-    assert outcome.code == 1
-    assert "No space left on device" in outcome.said
-    assert "Free some space" in outcome.said
-    assert "Earlier files are intact" in outcome.said
-    kept = sorted(p.name for p in (out / "checkpoints").iterdir())
-    assert kept[:2] == ["state-000014.json", "state-000015.json"]
-    assert not [name for name in kept if name.endswith(".tmp")]
-    assert_same(benchmark.resume(out, quiet=True))
-
-
 def test_a_loss_that_is_not_finite_stops_at_a_named_step(
     cli: Any, tiny_flags: list[str], tmp_path: Path
 ) -> None:

@@ -11,7 +11,6 @@ from running import state_of
 
 from hashprompt.engine.checkpoint import KEPT, Checkpoints
 from hashprompt.errors import UserError
-from hashprompt.storage import files as storage_files
 from hashprompt.storage.files import write_atomically
 
 
@@ -117,47 +116,6 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(case: str, saved: Chec
 # Writing. ----------------------------------------------------------------------------------
 
 
-def full_disk(*args: object) -> None:
-    raise OSError(28, "No space left on device")
-
-
-class FullFile:
-    """A file on a full disk: some bytes fit, then no more."""
-
-    def __init__(self, path: Path, mode: str) -> None:
-        self.file = open(path, mode)  # noqa: SIM115
-
-    def __enter__(self) -> "FullFile":
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self.file.close()
-
-    def write(self, content: bytes) -> None:
-        self.file.write(content[:3])
-        full_disk()
-
-
-@pytest.mark.parametrize("fault", ["open", "write", "fsync", "replace"])
-def test_a_write_that_fails_leaves_the_old_content(
-    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-    if fault in ("open", "write"):
-        opener = full_disk if fault == "open" else FullFile
-        monkeypatch.setattr(storage_files, "open", opener, raising=False)
-    else:
-        monkeypatch.setattr(os, fault, full_disk)
-    with pytest.raises(
-        UserError, match=f"Could not write {path}: No space left .* Free some space"
-    ):
-        write_atomically(path, b"new content")
-    monkeypatch.undo()
-    assert path.read_bytes() == b"old"
-    assert [p.name for p in tmp_path.iterdir()] == ["file"]
-
-
 def test_a_write_is_complete_before_it_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,26 +138,3 @@ def test_a_path_below_a_file_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"Could not write .*: (Not a directory|File exists)"):
         write_atomically(tmp_path / "file" / "deep" / "down", b"")
-
-
-@pytest.mark.parametrize("files", [0, 1])
-def test_a_failed_save_leaves_the_checkpoints_as_they_were(
-    files: int, saved: Checkpoints, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replace, written = os.replace, 0
-
-    def fail_after(source: Path, target: Path) -> None:
-        nonlocal written
-        written += 1
-        if written > files:
-            full_disk()
-        replace(source, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", fail_after)
-        with pytest.raises(UserError, match="No space left"):
-            save(saved, 4)
-    assert loaded(saved) == 3
-    save(saved, 5)
-    assert loaded(saved) == 5
-    assert len(names(saved)) == 2 * KEPT

@@ -1,7 +1,5 @@
 """Bad input to a classifier: a clear error or a note, and nothing is lost."""
 
-import errno
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,33 +18,6 @@ Make = Callable[..., ContinualClassifier]
 def own(taught: ContinualClassifier, tmp_path: Path) -> ContinualClassifier:
     """A copy of a taught classifier that may be spoiled."""
     return ContinualClassifier(shutil.copytree(taught.store.folder, tmp_path / "own"))
-
-
-@pytest.mark.parametrize(("number", "match"), [(errno.ENOSPC, "space"), (errno.EROFS, "Read-only")])
-@pytest.mark.parametrize("moment", [1, 6, 16])
-def test_a_disk_that_cannot_be_written_leaves_the_version_before(
-    own: ContinualClassifier, spring: Path, tmp_path: Path, number: int, match: str, moment: int
-) -> None:
-    photo = spring / "ash" / "0-0.png"
-    before = own.predict(photo).probabilities
-    new = write_photos(tmp_path / "new", ("fig",))
-    left = [moment]
-    inner = os.fsync
-
-    def full(descriptor: int) -> None:
-        left[0] -= 1
-        if left[0] <= 0:
-            raise OSError(number, "No space left" if number == errno.ENOSPC else "Read-only disk")
-        inner(descriptor)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(UserError, match=match):
-            own.learn(new, report=False, quiet=True)
-        assert own.predict(photo).probabilities == before
-    assert own.store.current() == 4
-    own.learn(new, report=False, quiet=True)  # with space again
-    assert "fig" in own.classes_
 
 
 def test_nonsense_options_of_a_question(taught: ContinualClassifier, spring: Path) -> None:

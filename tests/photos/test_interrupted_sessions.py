@@ -17,7 +17,6 @@ from hashprompt.data.reading.threads import reading_threads
 from hashprompt.engine.optimization import Optimization
 from hashprompt.photos import session
 from hashprompt.photos.session import LearnSession, find
-from hashprompt.photos.store.store import HEADER
 
 Make = Callable[..., ContinualClassifier]
 
@@ -51,103 +50,22 @@ def assert_same(found: ContinualClassifier, expected: ContinualClassifier) -> No
         assert a == b, name
 
 
-def cut_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
-    """The power fails at a file operation; which one is counted over all atomic writes."""
-    left = [moment]
+def killed(classifier: ContinualClassifier, photos: Path, step: str, **how: object) -> None:
+    """The power fails at the start of a step: `run`, or `train` after the fit."""
 
-    def cut(inner: Callable[..., object]) -> Callable[..., object]:
-        def operation(*arguments: object, **named: object) -> object:
-            left[0] -= 1
-            if left[0] == 0:
-                raise PowerCut
-            return inner(*arguments, **named)
-
-        return operation
-
-    monkeypatch.setattr(os, "replace", cut(os.replace))
-    monkeypatch.setattr(os, "rename", cut(os.rename))
-
-
-@pytest.fixture(scope="module")
-def commits(
-    spring: Path, summer: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[int, int]:
-    """File operations of a second session that replace `classifier.json`: its fit, its training."""
-    folder, found, count = tmp_path_factory.mktemp("counted") / "trees", list[int](), [0]
-    classifier = ContinualClassifier(folder, backbone="nano", checkpoint_minutes=0, **QUICK)
-    classifier.learn(spring, report=False, quiet=True)
-
-    def counted(inner: Callable[..., object]) -> Callable[..., object]:
-        def operation(source: Path, target: Path) -> object:
-            count[0] += 1
-            found.extend(count if Path(target).name == HEADER else [])
-            return inner(source, target)
-
-        return operation
+    def cut(*_: object) -> None:
+        raise PowerCut
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("replace", "rename"):
-            patch.setattr(os, name, counted(getattr(os, name)))
-        classifier.learn(summer, report=False, quiet=True)
-    fit, done = found
-    return fit, done
-
-
-MOMENTS: dict[str, Callable[[int, int], int]] = {
-    "the first": lambda fit, done: 1,
-    "the second": lambda fit, done: 2,
-    "half of the fit": lambda fit, done: fit // 2,
-    "its version begins": lambda fit, done: fit - 4,
-    "it is nearly there": lambda fit, done: fit - 1,
-    "its commit": lambda fit, done: fit,
-    "training begins": lambda fit, done: fit + 1,
-    "its second": lambda fit, done: fit + 2,
-    "half of training": lambda fit, done: (fit + done) // 2,
-    "a version nearly there": lambda fit, done: done - 2,
-    "one before its commit": lambda fit, done: done - 1,
-    "the commit": lambda fit, done: done,
-}
-
-
-@pytest.mark.parametrize("where", MOMENTS)
-def test_a_cut_off_learn_leaves_the_version_before_and_is_taken_up(
-    make: Make,
-    spring: Path,
-    summer: Path,
-    undisturbed: ContinualClassifier,
-    commits: tuple[int, int],
-    where: str,
-) -> None:
-    fit, done = commits
-    moment = MOMENTS[where](fit, done)
-    classifier = make(checkpoint_minutes=0)
-    classifier.learn(spring, report=False, quiet=True)
-    before = state(classifier)
-    with pytest.MonkeyPatch.context() as patch:
-        cut_at(patch, moment)
+        patch.setattr(session, step, cut)
         with pytest.raises(PowerCut):
-            classifier.learn(summer, report=False, quiet=True)
-    after = make(checkpoint_minutes=0)
-    assert after.store.current() == (2 if moment <= fit else 3)
-    if moment <= fit:
-        assert all(torch.equal(v, before[k]) for k, v in state(after).items())
-    else:  # the fit answers
-        assert after.history()[2]["frozen_fit"]
-        assert len(after.classes_) == 5
-    assert after.predict(spring / "ash" / "0-0.png").label == "ash"
-    after.learn(summer, report=False, quiet=True)  # the same call again goes on
-    assert after.store.current() == 4
-    assert_same(after, undisturbed)
-    assert not after.store.learning.exists()
+            classifier.learn(photos, report=False, quiet=True, **how)  # type: ignore[arg-type]
 
 
 def test_a_first_learn_that_was_cut_off_is_taken_up(
     make: Make, spring: Path, undisturbed: ContinualClassifier
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        cut_at(patch, 6)
-        with pytest.raises(PowerCut):
-            make(checkpoint_minutes=0).learn(spring, report=False, quiet=True)
+    killed(make(checkpoint_minutes=0), spring, "run")
     again = make(checkpoint_minutes=0)
     with pytest.raises(UserError, match="learned nothing yet"):
         again.predict(spring)
@@ -159,29 +77,13 @@ def test_a_first_learn_that_was_cut_off_is_taken_up(
 def test_other_photos_wait_until_the_unfinished_learn_is_settled(
     make: Make, spring: Path, summer: Path
 ) -> None:
-    classifier = make(checkpoint_minutes=0)
-    with pytest.MonkeyPatch.context() as patch:
-        cut_at(patch, 6)
-        with pytest.raises(PowerCut):
-            classifier.learn(spring, report=False, quiet=True)
+    killed(make(), spring, "run")
     with pytest.raises(UserError, match="unfinished session") as error:
         make().learn(summer, report=False, quiet=True)
     assert "--resume" in str(error.value)
     assert "--discard" in str(error.value)
     learned = make().learn(summer, discard=True, report=False, quiet=True)
     assert learned.changes.summary()["new_classes"] == ["ash", "date", "elm"]
-
-
-def killed(classifier: ContinualClassifier, photos: Path, step: str, **how: object) -> None:
-    """The power fails at the start of a step: `run`, or `train` after the fit."""
-
-    def cut(*_: object) -> None:
-        raise PowerCut
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, step, cut)
-        with pytest.raises(PowerCut):
-            classifier.learn(photos, report=False, quiet=True, **how)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

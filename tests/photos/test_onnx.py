@@ -301,18 +301,6 @@ def test_a_folder_with_something_in_it_is_not_written_to(
     assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
 
 
-def test_an_export_that_fails_leaves_nothing(
-    zoo: ContinualClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(onnx_export, "onnx_model", fail)
-    with pytest.raises(UserError, match="No space left"):
-        zoo.export(tmp_path / "out", format="onnx")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_onnx_cannot_express_is_refused(
     zoo: ContinualClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,39 +211,6 @@ def test_where_links_are_impossible_photos_are_copied(
     assert 10**9 in times
 
 
-@pytest.mark.parametrize("move", [False, True])
-@pytest.mark.parametrize("moment", [1, 4, 9, 25, 30])
-def test_a_killed_sort_goes_on(
-    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int, move: bool
-) -> None:
-    """Killed before and after photos are put, in the first pass and among the groups."""
-    before = contents(inbox)
-    monkeypatch.setattr(sorting, "AT_ONCE", 4)
-    inner, left = SortFolder.put, [moment]
-
-    def cut(self: SortFolder, decision: Any) -> None:
-        left[0] -= 1
-        if left[0] == 0 and moment % 2:
-            raise PowerCut
-        inner(self, decision)
-        if left[0] == 0:
-            raise PowerCut
-
-    monkeypatch.setattr(SortFolder, "put", cut)
-    with pytest.raises(PowerCut):
-        sort(inbox, tmp_path / "sorted", move=move)
-    assert (tmp_path / "sorted/.sorting").is_dir()
-    there = {**contents(inbox), **contents(tmp_path / "sorted")}
-    assert set(there.values()) == set(before.values())  # nothing is lost
-    done = sort(inbox, tmp_path / "sorted", move=move)
-    put = contents(tmp_path / "sorted")
-    assert sorted(put) == EXPECTED
-    assert sorted([*put.values(), before["b9.jpg"]]) == sorted(before.values())
-    assert len(contents(inbox)) == (1 if move else len(before))
-    assert len(list(csv.DictReader(done.table.read_text().splitlines()))) == 23
-    assert done.clusters == {"unknown-01": 9, "unknown-02": 7}
-
-
 def test_a_line_that_was_cut_off_is_decided_again(
     inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -449,25 +416,6 @@ def test_photos_are_not_sorted_into_a_classifier(inbox: Path, tmp_path: Path, fo
         with pytest.raises(UserError, match=r"belongs to the classifier .*/zoo\. Give another"):
             sort(inbox, tmp_path / folder, model)
     assert [path.name for path in (tmp_path / "zoo").rglob("*")] == ["classifier.json"]
-
-
-def test_a_full_disk_loses_nothing(
-    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = contents(inbox)
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "link", full)
-        patch.setattr(shutil, "copyfileobj", full)
-        with pytest.raises(UserError, match="No space left"):
-            sort(inbox, tmp_path / "sorted", move=True)
-    assert contents(inbox) == before
-    assert contents(tmp_path / "sorted") == {}
-    sort(inbox, tmp_path / "sorted", move=True)
-    assert sorted(contents(tmp_path / "sorted")) == EXPECTED
 
 
 def test_learn_leaves_out_what_has_no_name_yet(inbox: Path, tmp_path: Path) -> None:

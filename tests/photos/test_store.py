@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import os
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import torch
 from hashprompt.errors import UserError
 from hashprompt.photos.report.changes import difference, history_of
 from hashprompt.photos.store.schemas import PhotoRecord
-from hashprompt.photos.store.store import Store, Version
+from hashprompt.photos.store.store import VERSION_FILES, Store, Version
 from hashprompt.storage import files
 from hashprompt.storage.json_files import FORMAT, json_sha256
 
@@ -245,11 +244,12 @@ def test_the_way_back_passes_over_versions_that_are_damaged_too(birds: Store) ->
         read_all(birds)
 
 
-def test_versions_that_cannot_be_read_are_told(birds: Store) -> None:
-    halve(birds.version(2).folder / "version.json")
+@pytest.mark.parametrize("name", VERSION_FILES)
+def test_versions_that_cannot_be_read_are_told(name: str, birds: Store) -> None:
+    halve(birds.version(2).folder / name)
     damages = [row["damaged"] for row in history_of(birds)]
     assert [damages[0], damages[2]] == [None, None]
-    assert "0002/version.json is damaged" in damages[1]
+    assert f"0002/{name} is damaged" in damages[1]
     assert birds.numbers() == [1, 2, 3]
 
 
@@ -324,127 +324,7 @@ def unreadable(path: Path, most: int | None = None) -> bytes:
     raise OSError(errno.EIO, "Input/output error", str(path))
 
 
-MOST_OPERATIONS = 60  # on files in one commit
-
-# Commits cut off. ----------------------------------------------------------------------------
-
-
-def cut_off(store: Store, operation: int, action: Callable[[Store], Any]) -> bool:
-    """Run `action` in a child that dies at its n-th operation on files; False: it finished."""
-    child = os.fork()
-    if child == 0:
-        left = operation
-
-        def count(*args: object) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                os._exit(9)
-
-        kinds = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}
-        sys.addaudithook(lambda event, args: count() if event in kinds else None)
-        fsync = os.fsync
-        os.fsync = lambda handle: (count(), fsync(handle))[1]
-        try:
-            action(store)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, 9)
-    return code == 9
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("old", [0, 2])
-def test_a_commit_killed_at_any_file_operation_leaves_the_old_or_the_new_version(
-    old: int, tmp_path: Path
-) -> None:
-    origin = Store(tmp_path / "origin")
-    (tmp_path / "origin" / "learning").mkdir(parents=True)
-    for number in range(1, old + 1):
-        commit(origin, number)
-    seen: set[int] = set()
-    for operation in range(MOST_OPERATIONS):
-        folder = tmp_path / str(operation)
-        shutil.copytree(origin.folder, folder)
-        was_cut = cut_off(Store(folder), operation, lambda store: commit(store, old + 1))
-        store = Store(folder)
-        found = 0 if store.is_new else store.current()
-        seen.add(found)
-        assert found in ((old, old + 1) if was_cut else (old + 1,))
-        if found:
-            assert_whole(store, found)
-            assert store.numbers() == list(range(1, found + 1))
-        again = commit(store, old + 1)  # resumed, it finishes, and nothing is left over
-        assert again.number == found + 1
-        assert_whole(store, found + 1, old + 1)
-        assert not [p for p in listing(folder) if ".tmp" in p]
-        if not was_cut:
-            break
-    assert not was_cut
-    assert operation > 12
-    assert seen == {old, old + 1}
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_an_undo_killed_at_any_file_operation_leaves_the_old_or_the_new_pointer(
-    birds: Store,
-) -> None:
-    seen = []
-    for operation in range(MOST_OPERATIONS):
-        was_cut = cut_off(birds, operation, lambda store: store.go_to(2))
-        seen.append(reopened(birds).version().number)
-        birds.go_to(3)
-        if not was_cut:
-            break
-    assert seen[0] == 3
-    assert seen[-1] == 2
-    assert seen == sorted(seen, reverse=True)
-    assert not was_cut
-
-
-# Disks that are full or read-only. -----------------------------------------------------------
-
-
-def full_disk(*args: object, **kwargs: object) -> Any:
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-# A commit opens, syncs and renames four files, and renames the folder before the last.
-WRITES = [(name, n) for name in ("open", "fsync", "replace") for n in (0, 1, 3)]
-
-
-@pytest.mark.parametrize(("operation", "earlier"), WRITES)
-def test_a_full_disk_leaves_the_old_version_and_no_rubbish(
-    operation: str, earlier: int, birds: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = listing(birds.folder)
-    real, left = open if operation == "open" else getattr(os, operation), earlier
-
-    def fail_after(*args: Any, **kwargs: Any) -> Any:
-        nonlocal left
-        if operation == "open" and "rb" in args:
-            return real(*args, **kwargs)
-        left -= 1
-        return full_disk() if left < 0 else real(*args, **kwargs)
-
-    with birds.lock("testing"), monkeypatch.context() as patch:
-        patch.setattr(files if operation == "open" else os, operation, fail_after, raising=False)
-        with pytest.raises(UserError, match=r"No space left .* are intact"):
-            commit(birds, 4)
-    assert_whole(reopened(birds), 3)
-    assert listing(birds.folder) == before
-    assert commit(birds, 4).number == 4
-
-
-def test_an_export_to_a_full_disk_leaves_nothing(
-    birds: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shutil, "copyfileobj", full_disk)
-    with pytest.raises(UserError, match=r"Could not write .*box: No space left"):
-        birds.export(tmp_path / "box", None, {"weights": birds.folder / "classifier.json"})
-    assert [p.name for p in tmp_path.iterdir()] == ["birds"]
+# Disks that are read-only. -------------------------------------------------------------------
 
 
 def refuse(*args: object, **kwargs: object) -> None:

@@ -74,18 +74,6 @@ def test_an_interrupted_session_is_resumed(
     assert not store.learning.exists()
 
 
-def test_a_finished_session_is_not_repeated_if_the_server_died_before_it_knew(
-    serve: Serve, zoo: Path
-) -> None:
-    worker = SilentWorker()
-    with serving(zoo, worker) as client:
-        name = teach(client, "date", pngs(3, 6))
-        assert worker.is_over.wait(PATIENCE)
-    job = wait_for(serve(zoo), name)
-    assert (job["state"], job["version"]) == ("done", 2)
-    assert Store(zoo).numbers() == [1, 2]
-
-
 def test_an_unfinished_session_of_the_command_line_can_be_dropped(
     serve: Serve, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

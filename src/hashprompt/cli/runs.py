@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hashprompt.cli import arguments as args
-from hashprompt.cli.printing import console, print_line
+from hashprompt.cli.printing import console, print_line, print_warning
+from hashprompt.errors import UserError
 from hashprompt.ui.terminal import PlainTable
 
 if TYPE_CHECKING:
@@ -165,4 +166,7 @@ def _show(result: "Result") -> None:
     console.print(table)
     metrics = (f"{k} {v:.2f}" for k, v in result.metrics.items() if v is not None)
     print_line("  ".join(metrics), "bold")
-    print_line(f"Report: {result.report()}")
+    try:
+        print_line(f"Report: {result.report()}")
+    except UserError as error:  # the result is safe
+        print_warning(f"No report: {error}")

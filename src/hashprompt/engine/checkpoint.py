@@ -5,6 +5,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ class Checkpoints:
         write_atomically(self._tensors(number), content)
         checksum = hashlib.sha256(content).hexdigest()
         write_json(self._state(number), {**state, "tensors_sha256": checksum})
-        self._prune(number)
+        self.prune()
 
     def load(self) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
         """The newest intact checkpoint, or None; warns about damaged later ones.
@@ -99,16 +100,17 @@ class Checkpoints:
             raise DamagedError(self._tensors(number), OTHER_CONTENT)
         return content, state
 
-    def _prune(self, newest: int) -> None:
-        """Remove older checkpoints, and remains of interrupted saves."""
-        intact = [number for number in self._numbers() if number not in self._damaged]
-        oldest = min(intact[-KEPT:])
-        for name in os.listdir(self._file()):
+    def prune(self) -> None:
+        """Remove older checkpoints, and remains of interrupted saves, as far as possible."""
+        numbers = self._numbers()
+        intact = [number for number in numbers if number not in self._damaged][-KEPT:]
+        for name in os.listdir(self._file()) if intact else ():
             match = NAME.fullmatch(name)
-            number = _number(match) if match else newest
-            half = number < newest and not self._state(number).exists()
-            if number < oldest or half or UNFINISHED.fullmatch(name):
-                remove_file(self._file(name))
+            number = _number(match) if match else numbers[-1]
+            half = number < numbers[-1] and not self._state(number).exists()
+            if number < intact[0] or half or UNFINISHED.fullmatch(name):
+                with suppress(OSError):
+                    remove_file(self._file(name))
 
 
 def _number(match: re.Match[str]) -> int:

@@ -58,7 +58,8 @@ class FeatureCache:
             write_atomically(self._file(f"{name}.safetensors"), save({"features": features}))
             write_atomically(self._file(f"{name}.digests"), listed)
         except (OSError, UserError) as error:
-            warnings.warn(f"Could not cache features ({error}).", stacklevel=2)
+            if not self._file(f"{name}.safetensors").exists():  # else another process wrote it too
+                warnings.warn(f"Could not cache features ({error}).", stacklevel=2)
 
     def _file(self, name: str) -> Target:
         return inside(cache_dir(), "features", self._key, name)

@@ -72,6 +72,8 @@ class Trainer:
     def fit(self) -> dict[str, Any]:
         """Train from the checkpoint to the end; returns the log."""
         self.state.restore()
+        if self.replicas.is_first:
+            self.state.checkpoints.prune()  # the last save may have been killed before that
         for note in self.stream.notes:
             self.callbacks.on_message(note)
         tasks, done = self.stream.tasks, self.state.position.task

@@ -200,7 +200,8 @@ class ContinualClassifier:
             "Earlier versions, which undo needs, still contain it, and reports may show its photos."
             " `export` writes this version only; then delete the old folder and reports."
         )
-        edit = forget_edit(self.store.version().info["classes"], name)  # refuses a bad name
+        with self._changing_classes() as before:  # refuses an unfinished session and a bad name
+            edit = forget_edit(before.info["classes"], name)
         if retrain is not None:
             request = LearnRequest(retrain, rename=rename, forgets=name)
             with self._changing_classes() as before:

@@ -135,8 +135,7 @@ def take_away(placed: Collection[str]) -> None:
 def _remove_left_overs(paths: Collection[str]) -> None:
     """Remove what a kill left while photos were placed at these paths."""
     for folder in {Path(path).parent for path in paths}:
-        with suppress(OSError):  # there is no folder yet
-            remove_left_overs(folder, {Path(path).name for path in paths})
+        remove_left_overs(folder, {Path(path).name for path in paths})
 
 
 def _checked(path: str) -> Target:

@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath, PurePosixPath
 from typing import BinaryIO, NewType, cast
@@ -161,6 +161,7 @@ def write_atomically(target: Target, content: bytes) -> None:
             with suppress(OSError):
                 temporary.unlink()
             raise
+        remove_left_overs(target.parent, (target.name,))
 
 
 def append_to(target: Target) -> BinaryIO:
@@ -230,6 +231,7 @@ def new_folder(target: Path) -> Iterator[Target]:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise UserError(f"{target} exists already. Export to a new or an empty folder.")
         place = temporary_name(as_given(target.absolute()))
+        remove_left_overs(place.parent, (target.name,))
         try:
             yield place
             sync_folder(place)
@@ -302,18 +304,22 @@ def _matches(path: Path, patterns: Iterable[str]) -> bool:
     return any(len(s) == len(names) and all(map(fnmatch.fnmatchcase, names, s)) for s in split)
 
 
-def remove_left_overs(folder: Path, names: Iterable[str]) -> None:
-    """Remove temporary files that interrupted writes of these files left."""
-    for name in os.listdir(folder):
-        match = TEMPORARY.fullmatch(name)
-        if match and match[1] in names:
-            with suppress(OSError):
-                remove_file(inside(folder, name))
+def remove_left_overs(folder: Path, names: Collection[str]) -> None:
+    """Remove what interrupted writes of these files or folders left, as far as possible."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            match = TEMPORARY.fullmatch(name)
+            if match and match[1] in names:
+                remove_new(Target(folder / name))
 
 
 def remove_new(target: Target) -> None:
-    """Remove a temporary folder of this process with its content."""
-    shutil.rmtree(target, ignore_errors=True)
+    """Remove a file, or a folder with its content, as far as that is possible."""
+    if target.is_dir():
+        shutil.rmtree(target, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            remove_file(target)
 
 
 # Errors. -------------------------------------------------------------------------------------

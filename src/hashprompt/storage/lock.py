@@ -12,6 +12,10 @@ from hashprompt.storage.files import as_given, explain_write_errors, inside, mak
 LOCK = ".lock"  # of a folder, and in it
 
 
+class InUseError(UserError):
+    """Another process holds the lock."""
+
+
 @contextmanager
 def locked(folder: Path, in_use: Callable[[], str]) -> Iterator[None]:
     """Hold the lock of a folder.
@@ -21,7 +25,8 @@ def locked(folder: Path, in_use: Callable[[], str]) -> Iterator[None]:
         in_use: the message if another process holds the lock.
 
     Raises:
-        UserError: at once, if it is held or the file system has no locks.
+        InUseError: at once, if it is held.
+        UserError: if the disk is full, or its file system has no locks.
     """
     # Per process: a server acquires it in one thread and releases it in another.
     lock = FileLock(inside(folder, LOCK), thread_local=False)
@@ -30,7 +35,7 @@ def locked(folder: Path, in_use: Callable[[], str]) -> Iterator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout as error:
-            raise UserError(in_use()) from error
+            raise InUseError(in_use()) from error
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hashprompt.engine.interrupts import Interruption
+from hashprompt.errors import UserError
 from hashprompt.loggers import make_loggers
 from hashprompt.report.compare import METRICS
 from hashprompt.report.measures import MEASURES
@@ -140,7 +141,7 @@ def _run(sweep: Sweep, jobs: Sequence[SweepJob], engine: Engine, quiet: bool) ->
                 sweep.folder.clear_state(job.digest)
             elif outcome.kind != "done":
                 sweep.folder.write_failure(job.digest, outcome.error, outcome.traceback, attempts)
-        except OSError as error:  # a full disk must not end the thread
+        except (OSError, UserError) as error:  # a full disk must not end the thread
             warnings.warn(f"{job.digest} failed ({outcome.error}), and: {error}", stacklevel=2)
         ended.set()
 

@@ -154,6 +154,7 @@ def history_of(store: Store) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"version": number, "damaged": None, "current": current}
         try:
             version = store.version(number)
+            store.check(version)
             changes = Changes(version.info, None, store.size(version), 0)
             row |= {**changes.summary(), "parent": version.info["parent"]}
         except UserError as error:

@@ -19,9 +19,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from hashprompt.data.reading.images import file_digest
 from hashprompt.errors import UserError
@@ -38,6 +39,7 @@ from hashprompt.storage.files import (
     open_file,
     place_file,
     remove_file,
+    remove_left_overs,
     remove_ours,
     rename,
     temporary_name,
@@ -49,6 +51,7 @@ from hashprompt.texts import csv_text
 STATE, JOB, DECISIONS = ".sorting", "sort.json", "decisions.jsonl"
 SORTED = ".sorted.json"
 COLUMNS = ("photo", "put", "label", "confidence", "unknown", "error")
+CHOSEN = ("version", "first_cluster", "table")  # when a sort begins
 MAX_NAME = 200  # bytes of a folder's name; file systems take 255
 
 
@@ -64,6 +67,7 @@ class StoredSort(Schema):
     sure: float
     unknown_threshold: float
     first_cluster: Count
+    table: Annotated[str, Field(pattern=r"^decisions(-[0-9]+)?[.]csv$")]
 
 
 class SortedFolder(Schema):
@@ -131,7 +135,7 @@ class SortFolder:
         except FileNotFoundError:
             remove_file(self._state(DECISIONS))  # of a sort that was killed while it tidied up
             return write_json(self._state(JOB), sort)
-        if any(begun[k] != v for k, v in sort.items() if k not in ("version", "first_cluster")):
+        if any(begun[k] != v for k, v in sort.items() if k not in CHOSEN):
             raise UserError(
                 f"An unfinished sort of {begun['inbox']} is in {self.folder}. Finish it first with "
                 "the same command and backbone, or choose another folder."
@@ -153,13 +157,19 @@ class SortFolder:
             return
 
     def finish(self) -> None:
-        remove_ours(inside(self.folder, STATE), (JOB, DECISIONS))
+        remove_file(self._state(JOB))  # first: without it the sort is over
+        remove_ours(inside(self.folder, STATE), (DECISIONS,))
 
-    def write_table(self) -> Path:
-        """All decisions as a CSV file, whose name is not taken yet."""
+    def free_table(self) -> str:
+        """A name for a table of decisions that is not taken yet."""
         names = (f"decisions{'' if n == 1 else f'-{n}'}.csv" for n in range(1, 1_000_000))
-        target = next(t for name in names if not (t := inside(self.folder, name)).exists())
+        return next(name for name in names if not inside(self.folder, name).exists())
+
+    def write_table(self, name: str) -> Path:
+        """Write all decisions as a CSV file."""
+        target = inside(self.folder, name)
         place = temporary_name(target)
+        remove_left_overs(self.folder, (name,))
         # Of each photo the last decision.
         clustered = {row.photo: row for row in self.decisions() if row.clustered}
         rows = (row for row in self.decisions() if not row.clustered)
@@ -228,6 +238,8 @@ class SortFolder:
         last, own = None, set[str]()
         for last in self.decisions():
             own.update([] if last.there else [last.put])
+        if last and last.folder:
+            remove_left_overs(self.folder / last.folder, (last.file,))
         present = Present(self.folder, self.inbox, own)
         if last and present.find(self.inbox / last.photo) in (None, last.put):
             self.put(last)

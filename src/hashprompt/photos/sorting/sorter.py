@@ -173,6 +173,7 @@ class Sorter:
                 "move": self.target.move,
                 "sure": self.sure,
                 "first_cluster": self._free_number(prefix),
+                "table": self.target.free_table(),
             }
             begun = self.target.begin(given)
             classes, model = opened(begun["version"])
@@ -185,7 +186,8 @@ class Sorter:
             if not any(row.clustered for row in self.target.decisions()):
                 self._decide(cache(model), asked["unknown_threshold"], folders, unsure, present)
             names = _cluster_names(prefix, begun["first_cluster"], named)
-            return self._finish(folders, unsure, unclustered, self._cluster(names, unclustered))
+            clusters = self._cluster(names, unclustered)
+            return self._finish(folders, unsure, unclustered, clusters, begun["table"])
 
     # The steps. ----------------------------------------------------------------------------
 
@@ -281,7 +283,12 @@ class Sorter:
         write_atomically(inside(self.target.folder, f"{folder}.jpg"), sheet)
 
     def _finish(
-        self, folders: dict[str, str], unsure: str, unclustered: str, clusters: dict[str, int]
+        self,
+        folders: dict[str, str],
+        unsure: str,
+        unclustered: str,
+        clusters: dict[str, int],
+        table: str,
     ) -> SortResult:
         decisions = self.target.decisions
         counts = Counter(d.folder for d in decisions() if not (d.there or d.clustered))
@@ -300,7 +307,7 @@ class Sorter:
             clusters.get(unclustered, 0),
             tuple(errors[:MAX_ERRORS]),
             len(errors),
-            self.into / self.target.write_table().name,
+            self.into / self.target.write_table(table).name,
             tuple(notes),
             sum(decision.there for decision in decisions()),
         )

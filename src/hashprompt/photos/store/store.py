@@ -48,7 +48,7 @@ from hashprompt.storage.json_files import (
     read_json,
     write_json,
 )
-from hashprompt.storage.lock import locked
+from hashprompt.storage.lock import InUseError, locked
 from hashprompt.storage.tensor_files import bytes_to_tensors, tensor_bytes
 
 if TYPE_CHECKING:
@@ -151,6 +151,11 @@ class Store:
                 raise DamagedError(path, "a photo has a class that is not there")
         return found
 
+    def check(self, version: Version) -> None:
+        """Raise an error unless its files hold what was written."""
+        for name in (TENSORS, PHOTOS):
+            self._content(version, name)
+
     def size(self, version: Version) -> int:
         """Bytes on disk; a link counts as itself."""
         return sum(path.lstat().st_size for path in version.folder.iterdir())
@@ -174,7 +179,8 @@ class Store:
         in_use = f"{self.folder} is in use"
         with locked(self.folder, lambda: f"{in_use}: {_holder(note)}. Try again later."):
             try:
-                write_json(note, {"pid": os.getpid(), "doing": doing, "since": _now()})
+                with suppress(UserError):  # the disk is full; the note is only for others
+                    write_json(note, {"pid": os.getpid(), "doing": doing, "since": _now()})
                 self._holder = threading.get_ident()
                 yield
             finally:
@@ -187,7 +193,7 @@ class Store:
         try:
             with self.lock("looking for others"):
                 return True
-        except UserError:
+        except InUseError:
             return False
 
     def commit(
@@ -229,8 +235,7 @@ class Store:
         """Make the parent of the current version, or any kept version, the current one."""
         with self.lock("undoing"):
             version = self.version(self._parent() if number is None else number)
-            for name in (TENSORS, PHOTOS):
-                self._content(version, name)
+            self.check(version)
             write_json(self._header, {**self.header(), "current": version.number})
             sync_folder(self.folder)
             return version
@@ -345,8 +350,7 @@ class Store:
     def _clean(self) -> None:
         """Remove what a killed or failed commit left."""
         newest = 0 if self.is_new else self.header()["newest"]
-        remove_left_overs(self.folder, (HEADER, HOLDER))
-        remove_ours(self._versions, [f".*.tmp/{name}" for name in VERSION_FILES])
+        remove_left_overs(self._versions, (self._place(newest + 1).name,))
         for number in _numbered(self._versions):
             if number > newest:
                 remove_ours(self._place(number), VERSION_FILES)

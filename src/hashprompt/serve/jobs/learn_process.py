@@ -17,6 +17,7 @@ from hashprompt.errors import UserError
 from hashprompt.photos import ContinualClassifier
 from hashprompt.photos.session import committed_version
 from hashprompt.runs.worker_process import Report, carry_out_orders
+from hashprompt.storage.lock import InUseError
 
 PATIENCE = 30.0  # seconds in which a session must have saved itself
 LOCK_SECONDS = 600.0  # to wait for another program that writes to the classifier
@@ -136,7 +137,7 @@ def _wait_for_others(classifier: ContinualClassifier, report: Report) -> None:
         try:
             with classifier.store.lock("beginning to learn"):
                 return
-        except UserError as error:
+        except InUseError as error:
             if time.monotonic() > until:
                 raise
             report({"progress": {"text": str(error), "fraction": 0.0, "seconds_left": None}})

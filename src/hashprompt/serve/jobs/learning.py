@@ -110,16 +110,20 @@ class Learning:
         while not self._stopped.is_set():
             self._jobs.changed.wait()
             self._jobs.changed.clear()
+            self.run_jobs()
+
+    def run_jobs(self) -> None:
+        """Run all jobs that wait."""
+        self._settle()
+        while not self._stopped.is_set() and (waiting := self._jobs.unfinished()):
+            try:
+                self._carry_out(waiting[0])
+            except Exception:  # a full disk, say; the thread must go on
+                log("fault", logging.ERROR, fault=True, job=waiting[0].id)
+                self._stopped.wait(1)
+                with suppress(Exception):  # then it is tried again
+                    self._fail(waiting[0], "The session could not be started or followed.")
             self._settle()
-            while not self._stopped.is_set() and (waiting := self._jobs.unfinished()):
-                try:
-                    self._carry_out(waiting[0])
-                except Exception:  # a full disk, say; the thread must go on
-                    log("fault", logging.ERROR, fault=True, job=waiting[0].id)
-                    self._stopped.wait(1)
-                    with suppress(Exception):  # then it is tried again
-                        self._fail(waiting[0], "The session could not be started or followed.")
-                self._settle()
 
     def _carry_out(self, job: Job) -> None:
         self._running = job.id

@@ -9,6 +9,7 @@ from fake_mps import MPS, fake_mps
 from lightning_fabric import Fabric
 from torch import nn
 
+from hashprompt.checks.example import narrow_backbone
 from hashprompt.methods.registry import known_methods
 from hashprompt.runs import benchmark
 
@@ -19,7 +20,7 @@ STREAMS = {
 SMALL = {
     **{"epochs": 1, "batch_size": 8, "tii_epochs": 1, "align_epochs": 1, "outlier_epochs": 1},
     **{"align_samples": 4, "repeats": 1, "projection": 64, "hidden": 4, "noise_draws": 4},
-    "prompt_length": 2,
+    **{"prompt_length": 2, "operator_steps": 1, "operator_epochs": 1},
 }
 OF_THE_RUN = {"train_per_class": 6, "test_per_class": 2, "eval_batch_size": 8}
 OF_THE_OPTIMISER = ("schedule", "optimizer", "hgm_mode")  # choices that make no other numbers
@@ -59,6 +60,7 @@ def test_a_method_needs_no_float64_of_its_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Fabric, "device", MPS)
+    monkeypatch.setattr(benchmark, "load_backbone", lambda *_: narrow_backbone())
     with fake_mps():
         result = benchmark.run(method, stream, out=tmp_path / "run", quiet=True, **options)
     assert len(result.accuracy) == 2

@@ -57,10 +57,11 @@ def entropies(routing: Routing) -> Tensor:
 
 def difficulties(task: TaskView) -> Tensor:
     """Distance (N,) of the frozen features of an image from the mean of its class."""
-    features, away = task.features(), torch.zeros(len(task.labels))
+    features = task.features()
+    away = features.new_zeros(len(task.labels))
     for label in task.labels.unique():
         own = task.labels == label
-        away[own] = (features[own] - features[own].mean(0)).norm(dim=-1).to(away)
+        away[own] = (features[own] - features[own].mean(0)).norm(dim=-1)
     return away
 
 

@@ -178,10 +178,9 @@ HEAVIER = (*HEAVY, "torch._dynamo", "sympy", "wandb", "onnxruntime")
             "hashprompt.runs.benchmark, hashprompt.methods.hash.method, hashprompt.ui.progress",
             ["torch"],
         ),
-        ("hashprompt.photos.predictor", ["torch"]),
         ("hashprompt.photos.onnx.model", []),
     ],
-    ids=["run", "predict", "predict with ONNX"],
+    ids=["run", "predict with ONNX"],
 )
 def test_a_run_and_an_answer_import_only_what_they_use(
     modules: str, needed: list[str], tmp_path: Path

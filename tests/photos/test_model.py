@@ -60,8 +60,7 @@ class ClassifierModel(RuleBasedStateMachine):
         return self.names[choice % len(self.names)]
 
     def free_name(self) -> str:
-        names = (*NAMES, f"tree {max(self.versions)}")
-        return next(name for name in names if name not in self.names)
+        return next(n for n in (*NAMES, f"tree {max(self.versions)}") if n not in self.names)
 
     def answers(self) -> dict[str, list[float]]:
         columns = self.classifier.predict_proba(ASKED).T.tolist()
@@ -85,15 +84,14 @@ class ClassifierModel(RuleBasedStateMachine):
         known = dict(list(self.classes.items())[:2])
         self.teach([NAMES[c % len(NAMES)] for c, each in choices for _ in range(each)], known)
 
-    def teach(self, labels: list[str], again: dict[int, str] | None = None) -> None:
+    def teach(self, names: list[str], again: dict[int, str] | None = None) -> None:
         rng = np.random.default_rng(len(self.pictures))
-        new = dict(enumerate(labels, start=len(self.pictures)))
-        self.pictures += [stripes(NAMES.index(label), 1, rng)[0] for label in labels]
+        new = dict(enumerate(names, start=len(self.pictures)))
+        self.pictures += [stripes(NAMES.index(name), 1, rng)[0] for name in names]
         given = {**(again or {}), **new}
         images = np.stack([self.pictures[number] for number in given])
-        done = self.classifier.learn(
-            images, list(given.values()), effort="instant", report=False, quiet=True
-        )
+        labels = list(given.values())
+        done = self.classifier.learn(images, labels, effort="instant", report=False, quiet=True)
         self.committed(done.version, {**self.classes, **new})
 
     # Editing. ------------------------------------------------------------------------------
@@ -120,8 +118,7 @@ class ClassifierModel(RuleBasedStateMachine):
     def forget(self, which: int) -> None:
         name = self.name(which)
         done = self.classifier.forget(name, quiet=True)
-        kept = {number: label for number, label in self.classes.items() if label != name}
-        self.committed(done.version, kept)
+        self.committed(done.version, {k: v for k, v in self.classes.items() if v != name})
 
     @rule(which=CHOICE)
     def refuse(self, which: int) -> None:
@@ -198,11 +195,13 @@ SHORT = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-LONG = settings(SHORT, max_examples=200, stateful_step_count=40, derandomize=False)
 
 
-@pytest.mark.parametrize(
-    "size", [pytest.param(SHORT, id="short"), pytest.param(LONG, id="long", marks=pytest.mark.slow)]
-)
-def test_a_classifier_agrees_with_its_model(size: settings) -> None:
-    run_state_machine_as_test(ClassifierModel, settings=size)
+def test_a_classifier_agrees_with_its_model() -> None:
+    run_state_machine_as_test(ClassifierModel, settings=SHORT)
+
+
+@pytest.mark.slow
+def test_a_classifier_agrees_with_its_model_for_long() -> None:
+    long = settings(SHORT, max_examples=200, stateful_step_count=40, derandomize=False)
+    run_state_machine_as_test(ClassifierModel, settings=long)

@@ -1,5 +1,6 @@
 """Image lists in CSV files, arrays in .npz files, data sets of the hub."""
 
+import csv
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -7,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
+from hashprompt.data.reading.lists import listed_entries
 from hashprompt.data.streams.stream import Stream, load_stream
 from hashprompt.errors import UserError
 from hashprompt.options.stream import StreamOptions
@@ -119,6 +123,26 @@ BAD_LISTS = {
 def test_bad_lists_are_refused_in_words(case: str, listed: Any) -> None:
     lines, expected = BAD_LISTS[case]
     assert expected in refused(listed(*lines))
+
+
+COLUMNS = st.permutations(("path", "label", "split")) | st.lists(st.text())
+CELLS = st.sampled_from(("a.png", "b.png", "train", "test", "x" * 9999)) | st.text()
+
+
+@given(st.data())
+def test_any_list_is_read_or_refused_in_few_words(tmp_path: Path, data: st.DataObject) -> None:
+    columns = data.draw(COLUMNS)
+    rows = st.lists(st.lists(CELLS, min_size=len(columns), max_size=len(columns) + 1), max_size=4)
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).touch()
+    with (tmp_path / "list.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([columns, *data.draw(rows)])
+    said = ""
+    try:
+        listed_entries(tmp_path / "list.csv")
+    except UserError as error:
+        said = str(error)
+    assert len(said) < 2000
 
 
 def test_a_list_in_another_encoding_is_refused(listed: Any) -> None:

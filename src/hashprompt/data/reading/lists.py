@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from hashprompt.data.reading.folders import TEST_FOLDERS, Entry, Groups, Part
-from hashprompt.errors import UserError
+from hashprompt.errors import UserError, shortened
 from hashprompt.storage.files import read_file
 
 MAX_ROWS = 2_000_000  # 1.5 GB of memory; ImageNet has 1.3 million images
@@ -43,7 +43,8 @@ def _rows(file: Path) -> list[dict[str, str]]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"Cannot read {file} as CSV in UTF-8: {error}. {EXPECTED}") from error
     if not {"path", "label"} <= set(names) <= set(COLUMNS):
-        raise UserError(f"{file} has the columns {', '.join(names) or 'none'}. {EXPECTED}")
+        found = shortened(", ".join(names), 200) or "none"
+        raise UserError(f"{file} has the columns {found}. {EXPECTED}")
     if len(rows) > MAX_ROWS:
         raise UserError(f"{file} lists more than {MAX_ROWS:,} images. Use several lists.")
     if not rows:
@@ -57,7 +58,8 @@ def _entry(file: Path, line: int, row: dict[str, str], groups: str | None) -> En
     cells = {name: value.strip() for name, value in row.items()}
     part, shown = cells.pop("split", "").lower(), cells.pop("name", "")
     if part not in PARTS:
-        raise UserError(f"{file}, line {line}: split `{part}`. Expected train, test or nothing.")
+        problem = f"split `{shortened(part)}`. Expected train, test or nothing"
+        raise UserError(f"{file}, line {line}: {problem}.")
     empty = [name for name, value in cells.items() if not value]
     if empty:
         raise UserError(f"{file}, line {line}: no {' and no '.join(empty)}.")
@@ -68,7 +70,7 @@ def _entry(file: Path, line: int, row: dict[str, str], groups: str | None) -> En
 
 def _check_files(file: Path, entries: list[Entry]) -> None:
     missing = [
-        f"{entry.name} (line {line})"
+        f"{shortened(entry.name, 200)} (line {line})"
         for line, entry in enumerate(entries, start=2)
         if isinstance(entry.file, Path) and not os.path.exists(entry.file)
     ]
@@ -79,4 +81,5 @@ def _check_files(file: Path, entries: list[Entry]) -> None:
         )
     name, times = Counter(entry.name for entry in entries).most_common(1)[0]
     if times > 1:
-        raise UserError(f"{file} lists {name} {times} times. List each image once.")
+        shown = shortened(name, 200)
+        raise UserError(f"{file} lists {shown} {times} times. List each image once.")

@@ -10,11 +10,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its threads
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from pictures import write_stripes
 from running import QUICK, Cli, CommandResult, TinyRun, decisive
 
 from hashprompt.cli.app import main
 from hashprompt.runs import benchmark
+
+# The same examples every time, however busy the machine is.
+ALWAYS: dict[str, Any] = {"derandomize": True, "deadline": None, "database": None}
+settings.register_profile("tests", **ALWAYS, suppress_health_check=list(HealthCheck))
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session", autouse=True)

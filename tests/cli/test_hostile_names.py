@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from strange_names import NAMES, SEEN, assert_harmless
 
@@ -28,6 +30,7 @@ from hashprompt.ui.progress import ProgressBars
 from hashprompt.ui.terminal import PlainTable, Terminal, styled
 
 SOURCES = Path(hashprompt.__file__).parent
+ANY_NAME = st.sampled_from([*NAMES.values()]) | st.text()
 
 
 @pytest.fixture(autouse=True)
@@ -54,13 +57,12 @@ def test_a_name_of_any_language_stays_as_it_is(name: str) -> None:
     assert visible(name) == name
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_json_is_harmless_and_the_same_when_parsed(name: str) -> None:
-    for encoding in (None, "utf-8", "ascii", "latin-1"):
-        text = json_text({name: [name]}, encoding)
-        assert_harmless(text)
-        assert json.loads(text) == {name: [name]}
-        text.encode(encoding or "utf-8")
+@given(ANY_NAME, st.sampled_from((None, "utf-8", "ascii", "latin-1")))
+def test_json_is_harmless_and_the_same_when_parsed(name: str, encoding: str | None) -> None:
+    text = json_text({name: [name]}, encoding)
+    assert_harmless(text)
+    assert json.loads(text) == {name: [name]}
+    text.encode(encoding or "utf-8")
     assert '"Zürich"' in json_text(["Zürich"], "utf-8")
 
 
@@ -258,7 +260,7 @@ def result_of(name: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+@given(ANY_NAME)
 def test_the_page_of_a_run_shows_names(name: str) -> None:
     page = render_page(result_of(name), [])
     assert_harmless(page)
@@ -293,7 +295,7 @@ def comparison(name: str) -> Comparison:
     return Comparison((Row(name, name, (run,), {name: name}),))
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+@given(ANY_NAME)
 def test_a_table_in_markdown_holds_no_html_and_no_links(name: str) -> None:
     table = comparison(name).table().to_markdown()
     assert_harmless(table)

@@ -8,7 +8,7 @@ import pytest
 
 from hashprompt.checks.contracts import CONTRACTS
 from hashprompt.checks.example import Example
-from hashprompt.methods.registry import default_preset, known_methods, presets
+from hashprompt.methods.registry import default_preset, find_method, known_methods, presets
 
 # What gives every phase two epochs at least.
 MORE = {"smope": {"epochs": 4}}
@@ -16,15 +16,37 @@ MORE = {"smope": {"epochs": 4}}
 OTHER_STATE = {("hide", "original"), ("hide", "best"), ("l2p", "buffer")}
 
 
+def frame_of(name: str) -> str:
+    """The frame whose code a method shares with others, or the method itself."""
+    bases = find_method(name).load().__mro__
+    return next((base.__name__ for base in bases if ".frames." in base.__module__), name)
+
+
 def cases() -> list[Any]:
-    """Every method and scenario in its faithful preset, and presets with other kinds of state."""
-    found: list[tuple[str, str, str]] = []
+    """Every method in its first scenario, and one method of each frame in the other one.
+
+    The slow suite has every method in both.
+    """
+    found, frames = [], set()
     for name, method in known_methods().items():
+        first, *others = method.info.scenarios
         for preset in presets(name):
-            if preset == default_preset(name) or (name, preset) in OTHER_STATE:
-                found += [(name, preset, scenario) for scenario in method.info.scenarios]
-    group = pytest.mark.xdist_group  # one worker trains a case once
-    return [pytest.param(c, id="-".join(c), marks=group("-".join(c))) for c in found]
+            if preset != default_preset(name) and (name, preset) not in OTHER_STATE:
+                continue
+            for scenario in (first, *others):
+                is_slow = scenario != first and frame_of(name) in frames
+                found.append(case(name, preset, scenario, is_slow))
+        if others:
+            frames.add(frame_of(name))
+    return found
+
+
+def case(name: str, preset: str, scenario: str, is_slow: bool) -> Any:
+    known = "-".join((name, preset, scenario))
+    marks = [pytest.mark.xdist_group(known)]  # one worker trains a case once
+    return pytest.param(
+        (name, preset, scenario), id=known, marks=marks + [pytest.mark.slow] * is_slow
+    )
 
 
 @pytest.fixture(scope="module", params=cases())

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import stripes
 from PIL import Image
@@ -251,14 +251,7 @@ KINDS: tuple[Case, ...] = (
     *(run_json, run_tensors, run_place, zoo_json, zoo_tensors, zoo_names, zoo_place),
     *(images, file_names, lists, settings_of_runs, arrays, weights, zips),
 )
-SHORT = settings(
-    max_examples=3,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-LONG = settings(SHORT, max_examples=700, derandomize=False)
+SHORT, LONG = settings(max_examples=3), settings(max_examples=700, derandomize=False)
 
 
 def too_slow(number: int, frame: Any) -> None:

@@ -1,5 +1,6 @@
 """Averaged prompt against its formulas written out in NumPy."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from fakes import Task, learn, small_backbone
 from torch import Tensor
 
+import hashprompt
 from hashprompt.methods.averaged_prompt.config import AveragedPromptConfig
 from hashprompt.methods.averaged_prompt.method import AveragedPrompt
 
@@ -162,3 +164,13 @@ def test_the_first_task_has_a_learning_rate_of_its_own() -> None:
         learn(method, task)
     head_first = [[0.0024, 0.024], [0.0008, 0.008]]
     assert rates == [pytest.approx(each) for each in head_first]
+
+
+def test_a_small_run_has_the_accuracy_matrix_that_it_always_had(tmp_path: Path) -> None:
+    """Of 60 test images in each task, in counts: no digit may move unnoticed."""
+    small = {"tasks": 3, "classes": 12, "train_per_class": 8, "test_per_class": 15}
+    result = hashprompt.run(
+        "averaged-prompt", out=tmp_path / "run", quiet=True, epochs=2, batch_size=16, **small
+    )
+    correct = [[x if x is None else round(0.6 * x, 6) for x in row] for row in result.accuracy]
+    assert correct == [[39, 31, 27], [None, 32, 23], [None, None, 30]]

@@ -1,12 +1,13 @@
 """Options: what can be set is checked in one place, and every refusal can be read."""
 
-import random
 import resource
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import Field
 
 from hashprompt.backbone.weights import load_backbone
@@ -196,7 +197,7 @@ def test_the_guard_of_memory_changes_no_number() -> None:
 
 def test_a_long_value_is_not_echoed_whole() -> None:
     long = "x" * 5000
-    for given in (
+    for wrong in (
         {"options": {"top_k": long}},
         {"options": {long: 3}},
         {"options": {"layers": [*range(5000), "a"]}},
@@ -208,34 +209,43 @@ def test_a_long_value_is_not_echoed_whole() -> None:
         {"seed": long},
     ):
         with pytest.raises(UserError) as refused:
-            make_plan(**given)  # type: ignore[arg-type]
-        assert len(str(refused.value)) < 1000, given
+            make_plan(**wrong)  # type: ignore[arg-type]
+        assert len(str(refused.value)) < 1000, wrong
     assert unknown("option", long, ["a"]).count("x") < 80
     assert shortened("short\n value") == "short value"
 
 
-VALUES: list[Any] = [
-    *(0, 1, -1, 2, 3, 10**9, 10**30, -(10**30), 0.5, 1e-300, 1e308, -1e308, -0.0),
-    *(float("inf"), float("-inf"), float("nan"), True, False, None, "", "x" * 5000, "é\x00\n"),
-    *("auto", "none", "sgd", "adam", "cosine", "1e5", "inf", "32", 32, b"bytes", "2020-01-01"),
-    *([], [1], [1, 2, 3], [0], [-1], [1, "a"], [[1]], list(range(3000)), (1, 2), {1, 2}),
-    *({}, {"a": 1}, {"a": {"b": "y" * 5000}}, object(), 1 + 2j),
-]
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.sampled_from(("auto", "none", "sgd", "1e5", "32", "x" * 5000, 10**30, 1 + 2j, object())),
+    lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
 
 
-@pytest.mark.parametrize("method", ["hash", "ovor", "cpg", "pina", "gaussian-head"])
-def test_whatever_is_set_is_taken_or_refused_in_words(method: str) -> None:
-    chance = random.Random(0)
+@st.composite
+def settings_of_methods(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    """A method, and values for some of its options and others."""
+    method = draw(st.sampled_from(sorted(METHODS)))
     groups = (METHODS[method].config, StreamOptions, RunOptions)
-    names = [name for group in groups for name in group.model_fields] + ["", "nonsense", "x" * 999]
-    for _ in range(100):
-        chosen = chance.sample(names, chance.choice((1, 1, 2, 3)))
-        options = {name: chance.choice(VALUES) for name in chosen}
-        try:
-            answer = str(make_plan(method, options=options).to_dict())[:1]
-        except UserError as error:
-            answer = str(error)
-        assert len(answer) < 1000, options
+    names = [name for group in groups for name in group.model_fields] + ["nonsense", "x" * 999]
+    return method, draw(st.dictionaries(st.sampled_from(names), VALUES, min_size=1, max_size=3))
+
+
+@given(settings_of_methods())
+def test_whatever_is_set_is_taken_or_refused_in_words(case: tuple[str, dict[str, Any]]) -> None:
+    method, options = case
+    answer = ""
+    try:
+        make_plan(method, options=options).to_dict()
+    except UserError as error:
+        answer = str(error)
+    assert len(answer) < 1000
 
 
 def test_a_value_that_fits_no_group_names_the_nearest_option() -> None:

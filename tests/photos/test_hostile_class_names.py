@@ -6,11 +6,14 @@ import io
 import json
 import shutil
 import signal
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pictures import QUICK
 from strange_names import NAMES, SEEN, assert_harmless
 
@@ -26,9 +29,6 @@ from hashprompt.photos.store.store import Store
 from hashprompt.storage.files import as_given
 from hashprompt.storage.json_files import write_json
 from hashprompt.texts import json_text, visible
-
-HIDDEN = [name for name in NAMES.values() if visible(name) != name]
-ODD = [name for name in NAMES.values() if visible(name) == name]
 
 
 @pytest.fixture(autouse=True)
@@ -132,17 +132,16 @@ def test_answers_as_csv_and_json(name: str) -> None:
 # Learning. -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", HIDDEN)
-def test_a_class_name_that_cannot_be_seen_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match="cannot be seen") as refusal:
-        resolve_names(["ash", name], [], {})
+@given(st.sampled_from([*NAMES.values(), "می‌خواهم", "👩‍🌾"]) | st.text(min_size=1))
+def test_a_class_name_is_taken_if_all_of_it_can_be_seen(name: str) -> None:
+    tidy = unicodedata.normalize("NFC", name.strip())
+    if tidy and visible(tidy) == tidy:
+        assert resolve_names([name], [], {}) == {name: tidy}
+        return
+    with pytest.raises(UserError, match=r"cannot be seen|is empty") as refusal:
+        resolve_names([name], [], {})
     assert_harmless(str(refusal.value))
     assert resolve_names(["ash", name], [], {name: "fig"}) == {"ash": "ash", name: "fig"}
-
-
-@pytest.mark.parametrize("name", [*ODD, "می‌خواهم", "👩‍🌾"])
-def test_a_class_name_that_is_only_odd_is_taken(name: str) -> None:
-    assert resolve_names([name], [], {}) == {name: name}
 
 
 def test_a_question_about_names_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,11 @@ QUICK = {
     **{"batch_size": 8, "train_per_class": 8, "test_per_class": 8, "eval_batch_size": 16},
     "checkpoint_minutes": 0,  # save after every step
 }
-DECAY = {"schedule": "cosine"}
+# Where a method has them.
+SHORT = {
+    **{"schedule": "cosine", "align_samples": 8, "operator_steps": 2},
+    **{"projection": 64, "noise_draws": 8},
+}
 
 
 def narrow_backbone() -> LoadedBackbone:
@@ -134,8 +138,8 @@ class Example(Callback):
         # Fewer than there are, so that a memory has to choose.
         kept = {"buffer_per_class": 3} if find_method(method).info.keeps_images else {}
         epochs = {name: 2 for name in known if name.endswith("epochs")}
-        decay = {name: value for name, value in DECAY.items() if name in known}
-        chosen = {**small, **QUICK, **epochs, **decay, **kept, **(options or {})}
+        short = {name: value for name, value in SHORT.items() if name in known}
+        chosen = {**small, **QUICK, **epochs, **short, **kept, **(options or {})}
         self.plan = make_plan(method, stream, "nano", 0, preset, chosen)
         self.loaded = replace(benchmark.prepare(self.plan), backbone=narrow_backbone())
         self.stream, self.backbone = self.loaded.stream, self.loaded.backbone

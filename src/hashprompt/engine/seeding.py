@@ -13,4 +13,7 @@ def seed_everything(*parts: int | str) -> None:
     value = int.from_bytes(digest[:4], "little")
     random.seed(value)
     np.random.seed(value)
-    torch.manual_seed(value)
+    if torch.accelerator.is_available():
+        torch.manual_seed(value)
+    else:  # the same, without stack traces of each call for accelerators
+        torch.default_generator.manual_seed(value)

@@ -35,7 +35,6 @@ def source_from(
     split: str,
     groups: Groups | None = None,
     class_names: tuple[str, ...] = (),
-    shared_test: bool = False,
     notes: Iterable[str] = (),
 ) -> ImageSource:
     """Read the images of a list and number its classes and groups.
@@ -44,7 +43,6 @@ def source_from(
         split: name of the division into training and test images, where the entries have one.
         groups: what the groups of the entries are.
         class_names: by class id; default: sorted.
-        shared_test: whether test images belong to no group.
     """
     entries, split, about_split = divided(entries, split)
     files, shown = [entry.file for entry in entries], [entry.shown for entry in entries]
@@ -61,16 +59,14 @@ def source_from(
     labels = _numbers([entry.label for entry in entries], classes)
     table = ImageTable(photos, labels, domains)
     train = torch.tensor([entry.part == "train" for entry in entries], dtype=torch.bool)
-    test = table.select(~train)
     return ImageSource(
         name,
         table.select(train),
-        replace(test, domains=None) if shared_test else test,
+        table.select(~train),
         classes,
         len(group_names) or min(TASKS, max(len(classes), 1)),
         domain_names=group_names if groups == "domains" else (),
         task_of=_tasks_of(entries, classes, group_names) if groups == "tasks" else (),
-        shared_test=shared_test,
         split=split,
         fingerprint=source_fingerprint(name, split, entries, digests),
         notes=(*notes, *about_split, *about_reading),

@@ -135,15 +135,15 @@ def load_core50(root: Path, options: StreamOptions) -> ImageSource:
     odd = sorted({entry.label for entry in entries} - set(CORE50_OBJECTS))
     if odd:
         raise UserError(f"{folder} holds the objects {', '.join(odd[:3])}. Expected o1 … o50.")
-    return source_from(
+    source = source_from(
         "core50",
         entries,
         options.reading(upright=False),
         split="NI",
         groups="domains",
         class_names=CORE50_OBJECTS,
-        shared_test=True,
     )
+    return replace(source, test=replace(source.test, domains=None), shared_test=True)
 
 
 # Tiny-ImageNet: 200 classes of 64 px. The published test images have no labels; val is used.

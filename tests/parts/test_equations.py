@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fakes import DIM, add_cell, small_backbone, train_step
+from fakes import DIM, Task, add_cell, small_backbone, train_step
 from scipy.stats import multivariate_normal
 from torch import Tensor, tensor
 
@@ -24,23 +24,11 @@ from hashprompt.parts.heads import TaskIdentityHead, masked_cross_entropy
 close = torch.testing.assert_close
 
 
-class FakeTask:
-    """A task of given classes, with features and images made up."""
+BACKBONE = small_backbone(4, lively=False)
 
-    def __init__(self, index: int, classes: tuple[int, ...], per_class: int = 6) -> None:
-        self.index, self.classes = index, classes
-        self.labels = tensor(classes).repeat_interleave(per_class)
-        generator = torch.Generator().manual_seed(index)
-        count = len(self.labels)
-        self.images = torch.randn(count, 3, 16, 16, generator=generator)
-        self._features = torch.randn(count, DIM, generator=generator)
 
-    def features(self) -> Tensor:
-        return self._features
-
-    def map(self, function: Any) -> Tensor:
-        with torch.no_grad():
-            return function(self.images)
+def fake_task(index: int, classes: tuple[int, ...]) -> Task:
+    return Task(index, classes, BACKBONE)
 
 
 def make_hash(**options: Any) -> Hash:
@@ -48,7 +36,7 @@ def make_hash(**options: Any) -> Hash:
     return Hash(HashConfig(**{**defaults, **options}), small_backbone(4, lively=False))
 
 
-def train_steps(method: Hash, task: FakeTask, steps: int = 1, lr: float = 0.01) -> None:
+def train_steps(method: Hash, task: Task, steps: int = 1, lr: float = 0.01) -> None:
     """Steps of WTP as the engine does them."""
     phase = next(p for p in method.phases(task) if p.name == "wtp")
     groups = [{"params": g.params} for g in phase.groups]
@@ -189,14 +177,14 @@ def test_update_factors_piecewise_inverse_exponential(kind: Any) -> None:
 # Hash as a whole. --------------------------------------------------------------------------
 
 
-def with_history(**options: Any) -> tuple[Hash, FakeTask]:
+def with_history(**options: Any) -> tuple[Hash, Task]:
     """A Hash whose second task is about to train: experts 0 and 1 were used most."""
     method = make_hash(**options)
-    method.begin_task(FakeTask(0, (0, 1)))
+    method.begin_task(fake_task(0, (0, 1)))
     shape = (method.history.pending.shape[0], 5)
     method.history.pending = tensor([9, 8, 1, 0, 2]).expand(shape).clone()
-    method.end_task(FakeTask(0, (0, 1)))
-    task = FakeTask(1, (2, 3))
+    method.end_task(fake_task(0, (0, 1)))
+    task = fake_task(1, (2, 3))
     method.begin_task(task)
     return method, task
 
@@ -243,8 +231,8 @@ def test_the_first_task_has_no_penalty_and_later_tasks_keep_theirs() -> None:
     expected = tensor([[0.0] * 5, [0.4, 0.4, 0, 0, 0]])
     close(method.penalties[:, 0], expected)
     method.history.pending = tensor([[0, 0, 50, 50, 0]])
-    method.end_task(FakeTask(1, (2, 3)))
-    method.begin_task(FakeTask(2, (4, 5)))
+    method.end_task(fake_task(1, (2, 3)))
+    method.begin_task(fake_task(2, (4, 5)))
     close(method.penalties[:2, 0], expected)  # b_t is fixed when its task starts
     close(method.penalties[2, 0], tensor([0, 0, 0.4, 0.4, 0]))
 
@@ -256,7 +244,7 @@ def test_the_first_task_has_no_penalty_and_later_tasks_keep_theirs() -> None:
 def test_the_penalty_at_test_follows_the_chosen_reading(reading: str, expected: list) -> None:
     method, _ = with_history(infer_penalty=reading)
     method.history.pending = tensor([[0, 0, 50, 50, 0]])
-    method.end_task(FakeTask(1, (2, 3)))
+    method.end_task(fake_task(1, (2, 3)))
     close(method.penalty_of(tensor([1]))[0, 0], tensor(expected, dtype=torch.float32))
 
 
@@ -264,14 +252,14 @@ def test_live_history_moves_the_penalty_within_a_task() -> None:
     method, _ = with_history(history="step")
     method.history.pending = tensor([[0, 0, 50, 60, 0]])
     close(method.penalty_of(None)[0], tensor([0, 0, 0.4, 0.4, 0]))
-    method.end_task(FakeTask(1, (2, 3)))
+    method.end_task(fake_task(1, (2, 3)))
     close(method.penalties[1, 0], tensor([0, 0, 0.4, 0.4, 0]))
 
 
 @pytest.mark.parametrize("scope", ["global", "layer"])
 def test_counts_sum_to_k_per_image_step_and_decision(scope: str) -> None:
     method = make_hash(router_scope=scope)
-    task = FakeTask(0, (0, 1))
+    task = fake_task(0, (0, 1))
     method.begin_task(task)
     train_steps(method, task, steps=3)
     decisions = 1 if scope == "global" else 2
@@ -280,7 +268,7 @@ def test_counts_sum_to_k_per_image_step_and_decision(scope: str) -> None:
 
 def test_a_router_per_layer_reads_the_tokens_that_enter_its_block() -> None:
     method = make_hash(router_scope="layer", router_next="fresh")
-    method.begin_task(FakeTask(0, (0, 1)))
+    method.begin_task(fake_task(0, (0, 1)))
     images = torch.randn(3, 3, 16, 16)
     tokens = method.backbone.embed(images)
     decisions: list[Routing] = []

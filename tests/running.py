@@ -8,6 +8,11 @@ from hashprompt.runs import benchmark
 # Two steps an epoch, so that a run can be cut off inside one.
 QUICK = {"tasks": 3, "epochs": 2, "batch_size": 8, "tii_epochs": 2, "align_epochs": 2}
 
+
+class PowerCut(BaseException):
+    """Nothing may catch it and tidy up."""
+
+
 TinyRun = Callable[..., benchmark.Result]
 
 

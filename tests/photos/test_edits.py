@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 import torch
 from pictures import NAMES, QUICK, write_photos
+from running import PowerCut
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.engine.optimization import Optimization
 from hashprompt.photos.store.edits import forget_edit, merge_edit, rename_edit
 
 Make = Callable[..., ContinualClassifier]
-
-
-class PowerCut(BaseException):
-    """Nothing may catch it and tidy up."""
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from pictures import QUICK, write_photos
+from running import PowerCut
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.data.reading.threads import reading_threads
@@ -19,10 +20,6 @@ from hashprompt.photos import session
 from hashprompt.photos.session import LearnSession, find
 
 Make = Callable[..., ContinualClassifier]
-
-
-class PowerCut(BaseException):
-    """Nothing may catch it and tidy up."""
 
 
 def state(classifier: ContinualClassifier) -> dict[str, torch.Tensor]:

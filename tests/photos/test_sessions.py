@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from pictures import NAMES, write_photos
+from running import PowerCut
 
 from hashprompt import ContinualClassifier
 from hashprompt.photos import evaluation, session
@@ -18,10 +19,6 @@ from hashprompt.photos.plan import FITTING, estimate_seconds
 
 Make = Callable[..., ContinualClassifier]
 QUIET: Any = {"report": False, "quiet": True}
-
-
-class PowerCut(BaseException):
-    """Nothing may catch it and tidy up."""
 
 
 def passes(classifier: ContinualClassifier) -> dict[str, int]:

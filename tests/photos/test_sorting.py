@@ -16,6 +16,7 @@ import pytest
 import torch
 from pictures import NAMES, stripes, write_photos
 from PIL import Image
+from running import PowerCut
 
 from hashprompt import ContinualClassifier, UserError
 from hashprompt.photos.answers import Answer, Answering, ModelOutput
@@ -26,11 +27,6 @@ from hashprompt.photos.sorting import sorter as sorting
 from hashprompt.photos.sorting.clusters import Clusters
 from hashprompt.photos.sorting.journal import SortFolder, folder_names
 from hashprompt.photos.sorting.sorter import Sorter, SortResult
-
-
-class PowerCut(BaseException):
-    """Nothing may catch it and tidy up."""
-
 
 CLASSES = ["ash", "birch"]
 

@@ -88,6 +88,9 @@ class Recorder:
     def load(self) -> SavedState | None:
         return deepcopy(self._start)
 
+    def prune(self) -> None:
+        """Nothing is removed."""
+
     def save(self, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
         if self._last not in (None, state["position"]):
             return

@@ -23,7 +23,6 @@ from hashprompt.errors import UserError
 from hashprompt.methods.base import StepResult
 from hashprompt.methods.hash.method import Hash
 from hashprompt.runs import benchmark
-from hashprompt.runs.run_dir import make_run_dir
 
 Refusal = Callable[..., str]
 
@@ -399,15 +398,6 @@ def test_an_impossible_directory_is_refused(
     assert f"Cannot create {tmp_path / 'file' / below}" in outcome.said
     assert "Choose another --out" in outcome.said
     assert (tmp_path / "file").read_text() == "here"
-
-
-def test_the_beginning_of_a_killed_config_file_is_not_in_the_way(
-    tiny_run: Any, tmp_path: Path
-) -> None:
-    (tmp_path / ".config.json.1.tmp").write_text("{")
-    with pytest.raises(UserError, match="layers"):  # gets as far as the options
-        tiny_run(tmp_path, layers=[9])
-    make_run_dir(tmp_path, overwrite=False)
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"method": "hash"}'])

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from pictures import write_photos, write_stripes
 from running import CommandResult, decisive
@@ -197,8 +198,18 @@ def teach(service: Service, folder: str, name: str) -> None:
         raise UserError(f"{job.state}: {job.error}")
 
 
+def keep(service: Service) -> None:
+    """Store photos in the review queue."""
+    classifier = ContinualClassifier("birds")
+    service.review.switch(on=True)
+    for path in sorted(Path("summer").rglob("*.png")):
+        service.review._keep(classifier.predict(path), np.zeros(2), path.read_bytes())
+
+
 REQUESTS: dict[str, Callable[..., object]] = {
     "start": lambda service: None,
+    "keep": keep,
+    "remove": lambda service: service.review.remove(list(service.review._photos)),
     "teach": teach,
     "rename": lambda service, old, new: history.rename(history.RenameIn(old=old, new=new), service),
     "merge": lambda service, into, *names: history.merge(
@@ -212,6 +223,11 @@ REQUESTS: dict[str, Callable[..., object]] = {
 def stored_photos() -> Any:
     """What is known, and which photos of it are missing."""
     return versions(), [p for p in Path("kept").glob("*.png") if not p.stat().st_size]
+
+
+def queue() -> int:
+    """How many photos the review queue has."""
+    return len([path for path in Path("birds-serving").glob("unsure/[0-9a-f]*") if not path.suffix])
 
 
 def teach_again() -> str:
@@ -266,5 +282,7 @@ COMMANDS = {
     "server: rename": Command("server rename cedar oak", stored_photos, (LEARN, TAUGHT)),
     "server: merge": Command("server merge tree ash cedar", stored_photos, (LEARN, TAUGHT)),
     "server: forget": Command("server forget cedar", stored_photos, (LEARN, TAUGHT)),
+    "server: keep": Command("server keep", queue, (LEARN,), states=5),
+    "server: remove": Command("server remove", queue, (LEARN, "server keep"), states=5),
     "server: undo": Command("server undo 1", stored_photos, (LEARN, TAUGHT)),
 }

@@ -15,8 +15,8 @@ import hashprompt
 
 PACKAGE = str(Path(hashprompt.__file__).parent)
 Fault = Literal["kill", "error", "full"]  # `full`: from then on nothing more fits
-CHANGES = ("replace", "rename", "link", "symlink", "mkdir", "chmod", "utime")
-REMOVALS = ("unlink", "remove", "rmdir")
+CHANGES = ("replace", "rename", "link", "mkdir", "chmod", "utime", "fsync")
+REMOVALS = ("unlink", "rmdir")
 
 
 class Killed(BaseException):
@@ -52,7 +52,6 @@ class FaultyDisk:
         for name in (*CHANGES, *REMOVALS):
             self._patch.setattr(os, name, self._counted(name, getattr(os, name)))
         self._patch.setattr(os, "open", self._open_descriptor(os.open))
-        self._patch.setattr(os, "fsync", self._sync(os.fsync))
         for module in (builtins, io):
             self._patch.setattr(module, "open", self._open_file(open))
         return self
@@ -79,11 +78,11 @@ class FaultyDisk:
 
     def _counted(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def operation(path: Any, *args: Any, **named: Any) -> Any:
-            # Paths next to an open folder are those of `rmtree`.
-            inner = named.get("dir_fd") is not None
             target = args[0] if name in ("replace", "rename", "link") else path
+            if isinstance(path, int) or "dir_fd" in named:  # an open file; a path of `rmtree`
+                target = f"{self._folder}{path}"
             if name != "mkdir" or not os.path.exists(path):
-                self.happen(name, f"{self._folder}{path}" if inner else target)
+                self.happen(name, target)
             return real(path, *args, **named)
 
         return operation
@@ -95,13 +94,6 @@ class FaultyDisk:
             return real(path, flags, *args, **named)
 
         return opened
-
-    def _sync(self, real: Callable[[int], None]) -> Callable[[int], None]:
-        def synced(descriptor: int) -> None:
-            self.happen("fsync", self._folder)
-            real(descriptor)
-
-        return synced
 
     def _open_file(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def opened(path: Any, mode: str = "r", *args: Any, **named: Any) -> Any:

@@ -59,18 +59,6 @@ def killed(classifier: ContinualClassifier, photos: Path, step: str, **how: obje
             classifier.learn(photos, report=False, quiet=True, **how)  # type: ignore[arg-type]
 
 
-def test_a_first_learn_that_was_cut_off_is_taken_up(
-    make: Make, spring: Path, undisturbed: ContinualClassifier
-) -> None:
-    killed(make(checkpoint_minutes=0), spring, "run")
-    again = make(checkpoint_minutes=0)
-    with pytest.raises(UserError, match="learned nothing yet"):
-        again.predict(spring)
-    again.learn(resume=True, report=False, quiet=True)
-    old = undisturbed.store.tensors(undisturbed.store.version(2))
-    assert all(torch.equal(v, old[k]) for k, v in state(again).items())
-
-
 def test_other_photos_wait_until_the_unfinished_learn_is_settled(
     make: Make, spring: Path, summer: Path
 ) -> None:

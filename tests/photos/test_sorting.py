@@ -207,21 +207,6 @@ def test_where_links_are_impossible_photos_are_copied(
     assert 10**9 in times
 
 
-def test_a_line_that_was_cut_off_is_decided_again(
-    inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Sorter, "_cluster", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            sort(inbox, tmp_path / "sorted")
-    journal = tmp_path / "sorted/.sorting/decisions.jsonl"
-    journal.write_bytes(journal.read_bytes()[:-9])
-    photo(inbox / "a3.png", 99)  # and the inbox has grown
-    done = sort(inbox, tmp_path / "sorted")
-    assert sorted(contents(tmp_path / "sorted")) == sorted([*EXPECTED, "ash/a3.png"])
-    assert len(done.table.read_text().splitlines()) == 25
-
-
 @pytest.mark.parametrize("copy", [False, True])
 def test_sorting_again_leaves_what_was_put_right(inbox: Path, tmp_path: Path, copy: bool) -> None:
     target = tmp_path / "sorted"
@@ -335,17 +320,6 @@ def test_groups_are_numbered_beside_classes_and_other_folders(
     monkeypatch.setitem(globals(), "CLASSES", ["ash", "birch", "Unknown-02"])
     (tmp_path / "sorted" / "2024").mkdir(parents=True)
     assert set(sort(inbox, tmp_path / "sorted").clusters) == {"unknown-01", "unknown-03"}
-
-
-def test_what_a_sort_left_that_was_killed_while_it_tidied_up_is_no_decision(
-    inbox: Path, tmp_path: Path
-) -> None:
-    sort_killed_after(30, inbox, tmp_path / "sorted")
-    (tmp_path / "sorted/.sorting/sort.json").unlink()
-    more = tmp_path / "more"
-    photo(more / "a1.png", 700)
-    assert sort(more, tmp_path / "sorted").classes == {"ash": 1}
-    assert (tmp_path / "sorted/ash/a1-2.png").exists()
 
 
 def test_an_unfinished_sort_without_a_classifier_goes_on_with_its_backbone(

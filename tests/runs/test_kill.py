@@ -1,7 +1,6 @@
 """A run that is killed, anywhere and repeatedly, ends with the numbers of an undisturbed one."""
 
 import os
-import random
 import signal
 import sys
 import time
@@ -121,13 +120,6 @@ def survive(flags: list[str], folder: Path, moments: list[tuple[int, float]]) ->
     return kills
 
 
-def random_moments(seed: int, count: int, saves: int) -> list[tuple[int, float]]:
-    """Spread from the start (checkpoint 0) to the end, each up to a step later."""
-    rng = random.Random(seed)
-    numbers = sorted(rng.sample(range(saves), count))
-    return [(n, rng.uniform(0, 0.05)) for n in numbers]
-
-
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
 
@@ -142,22 +134,6 @@ def test_a_run_killed_twice_ends_as_if_nothing_had_happened(
     moments = [(saves // 4, 0.01), (2 * saves // 3, 0.02)]
     kills = survive([*tiny_flags, *SAVE_ALWAYS], tmp_path / "run", moments)
     assert kills == 2
-    same_as_undisturbed(tmp_path / "run")
-
-
-@needs_fork
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_a_run_killed_at_random_moments_ends_as_if_nothing_had_happened(
-    seed: int,
-    tiny_flags: list[str],
-    undisturbed: benchmark.Result,
-    same_as_undisturbed: Callable[[Path], None],
-    tmp_path: Path,
-) -> None:
-    moments = random_moments(seed, 5, newest(undisturbed.folder))
-    kills = survive([*tiny_flags, *SAVE_ALWAYS], tmp_path / "run", moments)
-    assert kills >= 4  # one may come when all is done: 20 over the five seeds
     same_as_undisturbed(tmp_path / "run")
 
 

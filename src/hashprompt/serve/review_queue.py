@@ -22,7 +22,13 @@ from hashprompt.photos.sorting.journal import decode_feature, encode_feature
 from hashprompt.serve.http.monitoring import log
 from hashprompt.serve.predict_queue import Prediction
 from hashprompt.serve.state_dir import PrivateFolder
-from hashprompt.storage.files import Target, inside, remove_file, write_atomically
+from hashprompt.storage.files import (
+    Target,
+    inside,
+    remove_file,
+    remove_left_overs,
+    write_atomically,
+)
 from hashprompt.storage.json_files import read_json, write_json
 from hashprompt.storage.schema import Schema
 
@@ -65,8 +71,11 @@ class ReviewQueue:
         if keep is not None and keep != self.is_on:
             self.switch(keep)
         found = []
+        remove_left_overs(self._private.unsure)
         for name in os.listdir(self._private.unsure):
             stem = name.removesuffix(".json")
+            if re.fullmatch(PHOTO_ID, name) and not self._file(name, ".json").exists():
+                remove_file(self._file(name))  # killed while it was stored or removed
             if name.endswith(".json") and re.fullmatch(PHOTO_ID, stem):
                 try:
                     found.append(read_json(self._file(stem, ".json"), UnsurePhoto, "Remove it."))
@@ -104,7 +113,11 @@ class ReviewQueue:
         with self._lock:
             if self.is_on and name not in self._photos:
                 write_atomically(self._file(name), content)
-                self._photos[name] = write_json(self._file(name, ".json"), photo)
+                try:
+                    self._photos[name] = write_json(self._file(name, ".json"), photo)
+                except UserError:
+                    remove_file(self._file(name))  # it would not be listed
+                    raise
                 self.remove(list(self._photos)[: -self._max_photos])
 
     def remove(self, names: Iterable[str]) -> int:

@@ -304,12 +304,16 @@ def _matches(path: Path, patterns: Iterable[str]) -> bool:
     return any(len(s) == len(names) and all(map(fnmatch.fnmatchcase, names, s)) for s in split)
 
 
-def remove_left_overs(folder: Path, names: Collection[str]) -> None:
-    """Remove what interrupted writes of these files or folders left, as far as possible."""
+def remove_left_overs(folder: Path, names: Collection[str] | None = None) -> None:
+    """Remove what interrupted writes left in a folder, as far as possible.
+
+    Args:
+        names: of the files and folders that were to be written; None: of any.
+    """
     with suppress(OSError):
         for name in os.listdir(folder):
             match = TEMPORARY.fullmatch(name)
-            if match and match[1] in names:
+            if match and (names is None or match[1] in names):
                 remove_new(Target(folder / name))
 
 

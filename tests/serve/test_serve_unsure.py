@@ -4,10 +4,13 @@ import io
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 from serving import Serve, ask, ended, files_below, png, pngs, serving
 
+from hashprompt.errors import UserError
+from hashprompt.serve import review_queue
 from hashprompt.serve.settings import Limits
 
 ALL_UNKNOWN = {"unknown_threshold": 0.0}
@@ -42,6 +45,18 @@ def test_nothing_is_stored_unless_it_is_switched_on(serve: Serve, zoo: Path) -> 
 def test_sure_and_broken_photos_are_not_stored(serve: Serve, zoo: Path) -> None:
     client = serve(zoo, keep_unsure=True, unknown_threshold=1.0, sure=0.0)
     assert store(client, [*pngs(0, 2), b"no photo"]) == []
+
+
+def test_photos_that_cannot_be_stored_are_answered_all_the_same(
+    serve: Serve, zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise UserError("No space left on device")
+
+    client = serve(zoo, keep_unsure=True, **ALL_UNKNOWN)
+    monkeypatch.setattr(review_queue, "write_json", full)
+    assert store(client, pngs(4, 1)) == []  # answered, see `ask`
+    assert files_below(zoo.parent / "zoo-serving" / "unsure") == set()
 
 
 def test_stored_photos_and_the_switch_survive_a_restart(serve: Serve, zoo: Path) -> None:

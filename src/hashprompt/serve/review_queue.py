@@ -1,6 +1,7 @@
 """The review queue: unknown and unsure photos, stored if the user wants it, in clusters."""
 
 import hashlib
+import logging
 import os
 import re
 import threading
@@ -92,11 +93,14 @@ class ReviewQueue:
             self.is_on = on
 
     def keep_all(self, prediction: Prediction, contents: Sequence[bytes]) -> None:
-        """Store photos whose features are known."""
+        """Store photos whose features are known, as far as the disk allows it."""
         rows = zip(prediction.answers, prediction.features, contents, strict=True)
-        for answer, feature, content in rows:
-            if feature is not None:
-                self._keep(answer, feature, content)
+        try:
+            for answer, feature, content in rows:
+                if feature is not None:
+                    self._keep(answer, feature, content)
+        except (UserError, OSError) as error:
+            log("unsure photos not stored", logging.WARNING, error=str(error))
 
     def _keep(self, answer: Answer, feature: np.ndarray, content: bytes) -> None:
         name = hashlib.sha256(content).hexdigest()[:32]

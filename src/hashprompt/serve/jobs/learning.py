@@ -20,6 +20,7 @@ from hashprompt.serve.settings import ServeSettings
 
 STOPPING = 40.0  # seconds that a session gets to save itself
 LOCK_SECONDS = 60.0  # to wait for another program, before a session is not dropped
+NOT_STARTED = "The session could not be started or followed."
 NOT_CHANGED = "Nothing was changed by it."
 
 
@@ -118,11 +119,12 @@ class Learning:
         while not self._stopped.is_set() and (waiting := self._jobs.unfinished()):
             try:
                 self._carry_out(waiting[0])
-            except Exception:  # a full disk, say; the thread must go on
+            except Exception as error:  # a full disk, say; the thread must go on
                 log("fault", logging.ERROR, fault=True, job=waiting[0].id)
                 self._stopped.wait(1)
+                known = isinstance(error, UserError)
                 with suppress(Exception):  # then it is tried again
-                    self._fail(waiting[0], "The session could not be started or followed.")
+                    self._fail(waiting[0], str(error) if known else NOT_STARTED)
             self._settle()
 
     def _carry_out(self, job: Job) -> None:

@@ -36,10 +36,10 @@ from hashprompt.sweeps.runner import Sweep
 RUN = "run --method simplecil --stream npz:tiny.npz --set tasks=2 --out run --quiet"
 FIRST = RUN.replace("--out run", "--out first")  # fills the cache of features
 TAUGHT = "server teach summer cedar"
-LEARN = "learn birds spring --backbone nano --instant --quiet"
-MORE = "learn birds summer --quiet --no-report"
-TRAINING = "--quick --set epochs=1 --set batch_size=8"
+LEARN = "learn birds spring --backbone nano --instant --quiet --set epochs=1 --set batch_size=8"
+MORE = "learn birds summer --instant --quiet --no-report"
 RETRAIN = "forget birds cedar --retrain spring --quiet"
+TRAINING = MORE.replace("--instant", "--quick")
 GRID = """
 methods: simplecil
 streams: npz:tiny.npz
@@ -257,8 +257,8 @@ def cheap(patch: pytest.MonkeyPatch) -> None:
 
 COMMANDS = {
     "learn, the first": Command(LEARN, versions),
-    "learn": Command(f"{MORE} --instant", versions, (LEARN,)),
-    "learn with training": Command(f"{MORE} {TRAINING}", versions, (LEARN,), states=3),
+    "learn": Command(MORE, versions, (LEARN,)),
+    "learn with training": Command(TRAINING, versions, (LEARN,), states=3),
     "rename": Command("rename birds ash oak", versions, (LEARN,)),
     "merge": Command("merge birds ash birch --into tree --quiet", versions, (LEARN, MORE)),
     "forget": Command("forget birds ash --quiet", versions, (LEARN,)),

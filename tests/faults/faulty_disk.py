@@ -32,7 +32,7 @@ class FaultyDisk:
         folder: other files are not touched.
         fault: what happens.
         at: number of the operation from 1; 0: never.
-        meanwhile: called before every operation.
+        meanwhile: called before operations that change what others see.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class FaultyDisk:
             raise Killed
         if not os.path.join(os.getcwd(), os.fspath(path)).startswith(self._folder):
             return
-        self._meanwhile()
+        if operation in ("replace", "rename", "link", *REMOVALS):  # what others see changes
+            self._meanwhile()
         self.places.append(f"{operation} {_lines()}")
         number, is_removal = len(self.places), operation in REMOVALS
         if number == self._at and self._fault == "kill":

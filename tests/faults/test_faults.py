@@ -21,7 +21,7 @@ MAY_BE_MISSING = (  # what is made again, or tells what failed
 )
 NUMBERS = "(?<=(state|nsors)-)[0-9]{6}|[0-9]{14}-[0-9a-f]{8}|20[-0-9]{8}-[0-9a-f]{8}"
 REASONS = "No space left|Input/output error|no result yet"
-FEW = 5
+FEW = 4
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 

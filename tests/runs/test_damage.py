@@ -2,7 +2,6 @@
 
 import errno
 import json
-import os
 import re
 import shutil
 import warnings
@@ -291,23 +290,3 @@ def test_an_edited_config_is_refused_and_the_way_to_change_options_told(
     assert outcome.code == 1
     assert "config.json is damaged" in outcome.said
     assert "hashprompt run --set" in outcome.said
-
-
-# Disks that cannot be written. -----------------------------------------------------------------
-
-
-def test_resume_on_a_read_only_disk_says_so(
-    run: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (run / "result.json").unlink()
-    real = os.open
-
-    def refuse(path: Any, *args: Any, **kwargs: Any) -> int:
-        if str(path).endswith(".lock"):
-            raise OSError(errno.EROFS, "Read-only file system", str(path))
-        return real(path, *args, **kwargs)
-
-    monkeypatch.setattr(os, "open", refuse)
-    outcome = cli("resume", run)
-    assert outcome.code == 1
-    assert f"Could not write {run}: Read-only file system" in outcome.said

@@ -173,7 +173,7 @@ package.__path__ = [sys.argv[1]]
 sys.modules["hashprompt"] = package
 import hashprompt.storage.cache, hashprompt.storage.download, hashprompt.storage.files
 import hashprompt.storage.lock
-print(*sorted({"torch", "safetensors", "rich", "numpy"} & sys.modules.keys()))
+print(*sorted({"torch", "safetensors", "numpy"} & sys.modules.keys()))
 """
 
 

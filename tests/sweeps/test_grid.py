@@ -21,7 +21,7 @@ def test_rows_are_methods_with_presets_and_rows_of_their_own() -> None:
     assert [(c.row, c.plan.method, c.plan.preset) for c in found] == [
         ("hide (paper)", "hide", "paper"),
         ("hide (original)", "hide", "original"),
-        ("mine", "hash", "paper"),
+        ("mine", "hash", "recommended"),
     ]
     assert found[2].plan.options()["top_k"] == 3
 
@@ -39,7 +39,9 @@ def test_runs_come_seed_by_seed_so_that_the_first_ones_fill_a_table() -> None:
 def test_options_that_vary_make_rows_of_every_combination() -> None:
     found = runs(methods="hash", vary={"top_k": [1, 2], "epochs": [3, 4]})
     values = [(top_k, epochs) for top_k in (1, 2) for epochs in (3, 4)]
-    assert [run.row for run in found] == [f"hash (paper), top_k={k}, epochs={e}" for k, e in values]
+    assert [run.row for run in found] == [
+        f"hash (recommended), top_k={k}, epochs={e}" for k, e in values
+    ]
     options = [run.plan.options() for run in found]
     assert [(each["top_k"], each["epochs"]) for each in options] == values
 
@@ -93,7 +95,7 @@ def test_a_seed_may_bring_options() -> None:
         ({"methods": "hash", "evaluate": {"x": {"aling": "sgd"}}}, "Did you mean `align`"),
         (
             {"methods": "hash", "evaluate": {"x": {"align": "y"}}},
-            "Row `hash (paper)` of the grid",
+            "Row `hash (recommended)` of the grid",
         ),
         ({"methods": "hash", "backbones": ["a/w.pth", "b/w.pth"]}, "have the same file name"),
         ({"methods": "hash", "streams": ["npz:a/x.npz", "npz:b/x.npz"]}, "b/x.npz have the same"),

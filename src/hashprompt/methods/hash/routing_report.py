@@ -4,7 +4,6 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from hashprompt.methods.base import TaskView
@@ -67,9 +66,14 @@ def difficulties(task: TaskView) -> Tensor:
 
 def rank_correlation(first: Tensor, second: Tensor) -> float:
     """Spearman's rank correlation of two lists of numbers (N,); 0 where one is constant."""
-    if first.max() == first.min() or second.max() == second.min():
-        return 0.0
-    return float(spearmanr(first.cpu(), second.cpu()).statistic)
+    both = torch.stack((ranks(first.cpu()), ranks(second.cpu())))
+    return float(torch.corrcoef(both)[0, 1].nan_to_num())
+
+
+def ranks(values: Tensor) -> Tensor:
+    """Ranks (N,); equal values share the mean of theirs."""
+    _, place, counts = torch.unique(values, return_inverse=True, return_counts=True)
+    return (counts.cumsum(0) - (counts - 1) / 2)[place].double()
 
 
 def routing_measures(routing: Routing, labels: Tensor, delta: float) -> dict[str, float]:

@@ -5,7 +5,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty_disk import FaultyDisk, Killed
 from pictures import write_photos, write_stripes
 from running import CommandResult, decisive
 
@@ -72,7 +73,7 @@ class Command:
     Args:
         line: its arguments.
         look: what a user sees; anything that can be compared.
-        before: commands before it.
+        before: commands before it; `killed N …` dies in its N-th operation.
         states: how many there are, with the old and the new one.
         again: what is called after a fault.
     """
@@ -95,8 +96,13 @@ class Command:
         write_stripes(Path("tiny.npz"))
         Path("grid.yaml").write_text(GRID)
         for line in self.before:
-            done = call(line)
-            assert not done.code, done.err
+            if line.startswith("killed "):
+                _, at, killed = line.split(" ", 2)
+                with suppress(Killed), FaultyDisk(Path.cwd(), "kill", int(at)):
+                    call(killed)
+            else:
+                done = call(line)
+                assert not done.code, done.err
 
 
 def versions(folder: str = "birds") -> Any:
@@ -259,6 +265,9 @@ COMMANDS = {
     "learn, the first": Command(LEARN, versions),
     "learn": Command(MORE, versions, (LEARN,)),
     "learn with training": Command(TRAINING, versions, (LEARN,), states=3),
+    "learn --resume": Command(
+        "learn birds --resume --quiet --no-report", versions, (LEARN, f"killed 120 {TRAINING}")
+    ),
     "rename": Command("rename birds ash oak", versions, (LEARN,)),
     "merge": Command("merge birds ash birch --into tree --quiet", versions, (LEARN, MORE)),
     "forget": Command("forget birds ash --quiet", versions, (LEARN,)),
@@ -276,6 +285,7 @@ COMMANDS = {
         "sort birds summer --into sorted --move --quiet", sorted_photos, (LEARN,)
     ),
     "run": Command(RUN, result, (FIRST,), again=run_again),
+    "resume": Command("resume run --quiet", result, (FIRST, f"killed 40 {RUN}")),
     "resume, finished": Command("resume run --quiet", result, (RUN,), states=1),
     "sweep": Command("sweep grid.yaml --out sweep --quiet", sweep_results, (FIRST,), states=3),
     "server: teach": Command(TAUGHT, stored_photos, (LEARN,), again=teach_again),

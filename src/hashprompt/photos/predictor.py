@@ -62,13 +62,14 @@ class FrozenFeatures(Answering):
 
     Args:
         backbone: by name or file; by default what a first session would choose.
+        image_size: side of the images in pixels, by default that of the weights.
     """
 
-    def __init__(self, backbone: str | None) -> None:
+    def __init__(self, backbone: str | None, image_size: int | None = None) -> None:
         from hashprompt.backbone.weights import load_backbone
         from hashprompt.photos.defaults import choose_backbone
 
-        loaded = load_backbone(backbone or choose_backbone())
+        loaded = load_backbone(backbone or choose_backbone(), image_size)
         self.config = ClassifierConfig.new(loaded, {}, 0)
         loaded.model.to(self.config.device)
         super().__init__([], False, [], self.config.short_side)

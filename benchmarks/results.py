@@ -148,7 +148,8 @@ def grid_table(grid: str, what: str) -> str:
     ]
     text = markdown(["row", *(["seeds"] if has_seeds else []), *columns], lines)
     missing = [markdown_text(name) for name, results in rows.items() if not results]
-    return text + (f"\nNot run yet: {'; '.join(missing)}.\n" if missing else "")
+    named = "; ".join(missing) if len(missing) < 6 else f"{len(missing)} other rows"
+    return text + (f"\nNot run yet: {named}.\n" if missing else "")
 
 
 def cell_text(column: str, results: list[Result]) -> str:
@@ -300,8 +301,8 @@ def gpu_hours(file: str, what: str) -> str:
         if "full" in experiment.scales and not experiment.uses:
             runs = paper_runs([experiment.name], make_setting("full"))
             hours = f"{gpu_hours_of(runs):,.0f}"
-            lines.append([experiment.name, experiment.title, str(len(runs)), hours])
-    return markdown(["", "", "runs", "hours"], lines)
+            lines.append([experiment.name, str(len(runs)), hours])
+    return markdown(["", "runs", "hours"], lines)
 
 
 TABLES: dict[str, Callable[[str, str], str]] = {

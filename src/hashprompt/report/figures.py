@@ -166,7 +166,7 @@ ROUTING = {
     "usage_entropy": "entropy of use",
     "routing_varies": "variance between images",
     "routing_by_class": "… of it between classes",
-    "entropy_by_difficulty": "rank correlation of weight entropy and difficulty",
+    "entropy_by_difficulty": "entropy and difficulty, correlation",
 }
 
 

@@ -79,7 +79,7 @@ def _cached_file(repository: str) -> Path | None:
 
 @contextmanager
 def _downloading(name: str, url: str, file: str, may_download: bool) -> Iterator[None]:
-    """Around a download: refuses one that nobody typed, and says how else to bring the file.
+    """Around a download: refuses one that the user did not ask for, and explains a failed one.
 
     The origin of a name in a stored folder is unknown.
     """
